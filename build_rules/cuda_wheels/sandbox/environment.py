@@ -1,0 +1,352 @@
+"""Environments realised from hash-locked files, each once, in the append-only cache.
+
+The bootstrap environment (uv and ccache) is made by `venv` and pip; all others by its uv. A name
+holds the lock's digest and the interpreter, so that a changed lock is another directory. One is
+made under a temporary name and renamed when complete, under a file lock: nobody sees half of one.
+
+Index addresses and credentials come from `settings.json` in the cache: they are in no cache key,
+and are hidden in messages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cuda_wheels.sandbox.program import ProgramError
+
+COMPLETE = ".complete"
+"""Written as the last file of an environment, before it gets its name."""
+
+CUDA_TOOLS = ("bin/nvcc", "bin/cudafe++", "bin/ptxas", "bin/fatbinary", "nvvm/bin/cicc")
+TARGET_DIRECTORIES = {"x86_64": "x86_64-linux", "aarch64": "sbsa-linux"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where packages come from, as the user's machine has it. Empty: the tools' own defaults."""
+
+    indexes: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    ca_certs: str | None = None
+    given: bool = False
+
+    def uv_flags(self) -> list[str]:
+        """The index flags of uv."""
+        flags = []
+        if self.indexes:
+            flags += ["--default-index", self.indexes[0]]
+            for index in self.indexes[1:]:
+                flags += ["--index", index]
+        for link in self.find_links:
+            flags += ["--find-links", link]
+        # uv stops at the first index that has a name; the hashes of the lock decide instead.
+        return [*flags, "--index-strategy", "unsafe-best-match"]
+
+    def pip_flags(self) -> list[str]:
+        """The index flags of pip."""
+        flags = []
+        if self.indexes:
+            flags += ["--index-url", self.indexes[0]]
+            for index in self.indexes[1:]:
+                flags += ["--extra-index-url", index]
+        for link in self.find_links:
+            flags += ["--find-links", link]
+        return flags
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """The variables for uv and pip: where settings were given, nothing else configures them."""
+        env = dict(base)
+        if self.given:
+            env = {k: v for k, v in env.items() if not k.startswith(("PIP_", "UV_"))}
+            env["PIP_CONFIG_FILE"] = os.devnull
+            env["UV_NO_CONFIG"] = "1"
+        if self.ca_certs:
+            for name in ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"):
+                env[name] = self.ca_certs
+        env.setdefault("UV_HTTP_TIMEOUT", "300")
+        env["UV_PYTHON_DOWNLOADS"] = "never"
+        env["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
+        env["PIP_NO_INPUT"] = "1"
+        # Without a home (a Pants process has none) both tools look for one in odd places.
+        env.setdefault("HOME", tempfile.gettempdir())
+        env.setdefault("PATH", os.defpath)
+        return env
+
+
+def load_settings(cache: Path) -> Settings:
+    """Read `settings.json` of the cache; without that file the tools' defaults hold."""
+    path = Path(cache) / "settings.json"
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Settings()
+    except (OSError, ValueError) as error:
+        raise ProgramError(f"The settings file {path} cannot be read: {error}.") from error
+    return Settings(
+        indexes=tuple(data.get("indexes") or ()),
+        find_links=tuple(data.get("find_links") or ()),
+        ca_certs=data.get("ca_certs") or None,
+        given=True,
+    )
+
+
+def hide_credentials(text: str) -> str:
+    """The text with the user part of every address replaced."""
+    return re.sub(r"(\w://)[^/\s@]+@", r"\1***@", text)
+
+
+@contextlib.contextmanager
+def locked(cache: Path, name: str) -> Iterator[None]:
+    """Hold the file lock `name` of the cache, waiting for it."""
+    directory = Path(cache) / "locks"
+    directory.mkdir(parents=True, exist_ok=True)
+    with open(directory / f"{name}.lock", "w", encoding="utf-8") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def lock_digest(lock: Path) -> str:
+    """The first 16 hexadecimal digits of the lock's sha256."""
+    try:
+        return hashlib.sha256(Path(lock).read_bytes()).hexdigest()[:16]
+    except OSError as error:
+        raise ProgramError(f"The lock {lock} cannot be read: {error.strerror}.") from error
+
+
+def interpreter_tag() -> str:
+    """Which interpreter an environment is linked to: its version and a digest of its path."""
+    where = f"{os.path.realpath(sys.base_prefix)} {sys.version} {platform.machine()}"
+    digest = hashlib.sha256(where.encode()).hexdigest()[:8]
+    return f"cp{sys.version_info[0]}{sys.version_info[1]}-{digest}"
+
+
+def environment_path(cache: Path, lock: Path, kind: str) -> Path:
+    """Where the environment of this lock is, or would be."""
+    return Path(cache).absolute() / kind / f"{lock_digest(lock)}-{interpreter_tag()}"
+
+
+def is_complete(path: Path) -> bool:
+    """Whether the environment is whole and its interpreter still there."""
+    return (path / COMPLETE).is_file() and (path / "bin/python").exists()
+
+
+def ensure_bootstrap(cache: Path, lock: Path) -> Path:
+    """The environment that holds uv and ccache; call its programs by `bin/uv`, `bin/ccache`."""
+    settings = load_settings(cache)
+
+    def make(path: Path) -> None:
+        env = settings.environment(os.environ)
+        venv = _run([_base_python(), "-m", "venv", str(path)], env)
+        if venv.returncode:
+            raise ProgramError(
+                f"`{_base_python()} -m venv` failed:\n{_tail(venv.stdout)}\n"
+                "Install the interpreter's venv module (Debian and Ubuntu: the package "
+                f"python{sys.version_info[0]}.{sys.version_info[1]}-venv)."
+            )
+        command = [str(path / "bin/python"), "-m", "pip", "install", "--no-deps", "--quiet"]
+        command += ["--only-binary=:all:", "--require-hashes", "--no-compile", "--no-cache-dir"]
+        installed = _run([*command, *settings.pip_flags(), "-r", str(Path(lock).absolute())], env)
+        if installed.returncode:
+            raise _install_error("pip", lock, path, settings, installed.stdout)
+
+    return _ensure(cache, environment_path(cache, lock, "tools"), make)
+
+
+def ensure_environment(cache: Path, lock: Path, *, bootstrap: Path, kind: str) -> Path:
+    """The environment of a lock, made by uv where it is missing.
+
+    `kind` is `envs` (build environments) or `tools`. An environment that holds nvcc gets
+    `<env>/cuda`, which looks like an installed CUDA toolkit.
+    """
+    settings = load_settings(cache)
+
+    def make(path: Path) -> None:
+        env = settings.environment(os.environ)
+        env["UV_CACHE_DIR"] = str(Path(cache).absolute() / "uv")
+        uv = str(Path(bootstrap) / "bin/uv")
+        venv = _run([uv, "venv", "--relocatable", "--python", _base_python(), str(path)], env)
+        if venv.returncode:
+            raise ProgramError(f"`uv venv` failed for {path}:\n{_tail(venv.stdout)}")
+        command = [uv, "pip", "sync", "--require-hashes", "--python", str(path / "bin/python")]
+        command += ["--only-binary", ":all:"]
+        synced = _run([*command, *settings.uv_flags(), str(Path(lock).absolute())], env)
+        if synced.returncode:
+            raise _install_error("uv", lock, path, settings, synced.stdout)
+        make_cuda_home(path)
+
+    return _ensure(cache, environment_path(cache, lock, kind), make)
+
+
+def reexec_in_tools(cache: Path, bootstrap_lock: Path, tools_lock: Path) -> None:
+    """Run this program again in the environment of the tools lock; returns if it is that one."""
+    path = environment_path(cache, tools_lock, "tools")
+    if Path(sys.prefix).resolve() == path.resolve():
+        return
+    if not is_complete(path):
+        bootstrap = ensure_bootstrap(cache, bootstrap_lock)
+        path = ensure_environment(cache, tools_lock, bootstrap=bootstrap, kind="tools")
+    spec = sys.modules["__main__"].__spec__
+    if spec is None:
+        raise ProgramError("Run this program as a module: python3.12 -m cuda_wheels.sandbox....")
+    python = str(path / "bin/python")
+    sys.stdout.flush()
+    os.execv(python, [python, "-m", spec.name, *sys.argv[1:]])
+
+
+def make_cuda_home(env: Path) -> Path | None:
+    """Make `<env>/cuda` of relative links, if the environment holds CUDA's compiler.
+
+    Build scripts want `lib64` and unversioned names such as `libcudart.so`; pccm's also want the
+    layout of conda, `lib` and `targets/<machine>/include`. The packages have neither.
+    """
+    found = sorted(Path(env).glob("lib/python3*/site-packages/nvidia/cu[0-9]*/bin/nvcc"))
+    if not found:
+        return None
+    toolkit = found[-1].parent.parent
+    home = Path(env) / "cuda"
+    libraries = home / "lib64"
+    libraries.mkdir(parents=True)
+    for name in ("bin", "include", "nvvm"):
+        _link(home / name, toolkit / name)
+    for library in sorted((toolkit / "lib").iterdir()):
+        _link(libraries / library.name, library)
+        unversioned = re.sub(r"\.so\..*", ".so", library.name)
+        if unversioned != library.name and not (toolkit / "lib" / unversioned).exists():
+            (libraries / unversioned).unlink(missing_ok=True)
+            _link(libraries / unversioned, library)
+    _link(home / "lib", libraries)
+    target = home / "targets" / TARGET_DIRECTORIES.get(platform.machine(), "x86_64-linux")
+    target.mkdir(parents=True)
+    _link(target / "include", toolkit / "include")
+    _link(target / "lib", libraries)
+    return home
+
+
+def cuda_digest(home: Path) -> str:
+    """A digest of the compiler programs of a CUDA toolkit: what ccache knows a compiler by."""
+    digest = hashlib.sha256()
+    for name in CUDA_TOOLS:
+        path = Path(home) / name
+        if path.exists():
+            with open(path, "rb") as handle:
+                digest.update(hashlib.file_digest(handle, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _link(link: Path, target: Path) -> None:
+    if target.exists():
+        link.symlink_to(os.path.relpath(target, link.parent))
+
+
+def _base_python() -> str:
+    # Inside an environment sys.executable is that environment's; a nested one would break with it.
+    return os.path.realpath(sys.executable)
+
+
+def _ensure(cache: Path, path: Path, make: Callable[[Path], None]) -> Path:
+    if is_complete(path):
+        return path
+    with locked(cache, path.name), _disk_full_explained(path):
+        if is_complete(path):
+            return path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for leftover in path.parent.glob(f".{path.name}.*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        try:
+            make(temporary)
+            (temporary / COMPLETE).touch()
+            if path.exists():
+                os.rename(path, f"{temporary}.broken")
+            os.rename(temporary, path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+            shutil.rmtree(f"{temporary}.broken", ignore_errors=True)
+    return path
+
+
+@contextlib.contextmanager
+def _disk_full_explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise ProgramError(disk_full_message(path)) from error
+        raise
+
+
+def disk_full_message(path: Path) -> str:
+    """What to say where no space is left for `path`."""
+    existing = next(p for p in (path, *path.parents) if p.exists())
+    free = shutil.disk_usage(existing).free / 1e9
+    return (
+        f"Disk full: no space left to write {path} ({free:.1f} GB free on its file system).\n"
+        "A build environment with torch and CUDA takes about 6 GB. Free some space, or move Pants' "
+        "named caches ([GLOBAL].named_caches_dir) to a larger disk."
+    )
+
+
+def _run(argv: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+
+
+def _tail(text: str, lines: int = 20) -> str:
+    return "\n".join(hide_credentials(text).strip().splitlines()[-lines:])
+
+
+# What the tools print, and what it means. The first row that matches decides.
+_FAULTS = (
+    (r"No space left on device|Disk quota exceeded|os error 28\b", "disk"),
+    (r"[Hh]ash mismatch|DO NOT MATCH THE HASHES|hashes are required|HASHES ARE REQUIRED", "hash"),
+    (
+        r"error sending request|dns error|[Cc]onnection (refused|reset|error|broken)|timed? ?out"
+        r"|NewConnectionError|name resolution|[Nn]etwork is unreachable|Failed to fetch"
+        r"|Network connectivity|certificate|Could not connect",
+        "network",
+    ),
+    (r"No solution found|No matching distribution|not found in the package registry", "missing"),
+)
+
+
+def _install_error(
+    tool: str, lock: Path, path: Path, settings: Settings, output: str
+) -> ProgramError:
+    fault = next((kind for pattern, kind in _FAULTS if re.search(pattern, output)), "other")
+    indexes = ", ".join(hide_credentials(i) for i in (*settings.indexes, *settings.find_links))
+    indexes = indexes or f"{tool}'s default"
+    if fault == "disk":
+        return ProgramError(disk_full_message(path))
+    text = {
+        "hash": f"A package of {lock} does not have the hash that the lock declares. The index "
+        f"({indexes}) serves another file, or the lock is out of date: write it again with "
+        "`./pants cuda-lock`, after you have found out why the file changed.",
+        "network": f"The package index ({indexes}) is out of reach, and {lock} needs packages that "
+        "are not in the cache yet. Check the network, the proxy and [python-repos].indexes.",
+        "missing": f"The package index ({indexes}) does not have every package of {lock}. Check "
+        "[python-repos].indexes, or write the lock again with `./pants cuda-lock`.",
+        "other": f"{tool} could not install {lock}.",
+    }[fault]
+    return ProgramError(f"{text}\nThe last lines of {tool}:\n{_tail(output)}")

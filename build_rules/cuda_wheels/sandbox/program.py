@@ -1,0 +1,50 @@
+"""How every sandbox program starts and fails.
+
+A program is run as `python3.12 -m cuda_wheels.sandbox.<program> request.json [options]`. What the
+user did wrong, or what the machine lacks, is a `ProgramError`: its text is all that is printed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+class ProgramError(Exception):
+    """A fault that the user can act on: what was declared, what was found, what to do next."""
+
+
+def read_request(argv: list[str]) -> dict[str, Any]:
+    """Read the JSON request named by the first argument."""
+    if len(argv) < 2:
+        raise ProgramError(f"usage: {argv[0]} REQUEST.json\nNo request file was given.")
+    path = Path(argv[1])
+    try:
+        request = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ProgramError(f"The request file {path} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise ProgramError(f"The request file {path} is not JSON: {error}.") from error
+    if not isinstance(request, dict):
+        raise ProgramError(f"The request file {path} does not hold a JSON object.")
+    return request
+
+
+def require(request: dict[str, Any], *names: str) -> None:
+    """Report every key that the request lacks, all at once."""
+    missing = [name for name in names if name not in request]
+    if missing:
+        raise ProgramError(f"The request lacks: {', '.join(missing)}.")
+
+
+def run(main: Callable[[dict[str, Any]], None]) -> None:
+    """Call `main` with the request; a `ProgramError` becomes its message and exit code 1."""
+    try:
+        main(read_request(sys.argv))
+    except ProgramError as error:
+        sys.stdout.flush()
+        print(str(error), file=sys.stderr)
+        sys.exit(1)
