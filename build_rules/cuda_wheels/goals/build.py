@@ -1,0 +1,112 @@
+"""`./pants cuda-build`: builds wheels and keeps going where one fails."""
+
+from __future__ import annotations
+
+from pants.core.goals.package import PackageFieldSet
+from pants.core.util_rules.distdir import DistDir
+from pants.engine.console import Console
+from pants.engine.fs import (
+    EMPTY_DIGEST,
+    AddPrefix,
+    CreateDigest,
+    Digest,
+    DigestContents,
+    FileContent,
+    MergeDigests,
+    Workspace,
+)
+from pants.engine.goal import Goal, GoalSubsystem
+from pants.engine.rules import Get, MultiGet, collect_rules, goal_rule
+from pants.engine.target import (
+    NoApplicableTargetsBehavior,
+    TargetRootsToFieldSets,
+    TargetRootsToFieldSetsRequest,
+)
+from pants.engine.unions import UnionMembership
+from pants.util.strutil import help_text
+
+from cuda_wheels.rules.spec import CudaWheelFieldSet
+from cuda_wheels.rules.wheel import CudaWheelInEnvironmentRequest, FallibleCudaWheel, WheelFiles
+
+LOGS = "logs"
+
+
+class CudaBuildSubsystem(GoalSubsystem):
+    name = "cuda-build"
+    help = help_text(
+        """
+        Build CUDA wheels and keep going where one fails.
+
+        `package` is all or nothing; this goal writes every wheel that could be built to
+        `--distdir`, the log of each compile step to `<distdir>/logs/<address>.log`, a closing
+        table, and exits with 1 if any wheel failed. What is finished is cached: the same command
+        again builds what is missing.
+        """
+    )
+
+    @classmethod
+    def activated(cls, union_membership: UnionMembership) -> bool:
+        return PackageFieldSet in union_membership
+
+
+class CudaBuild(Goal):
+    subsystem_cls = CudaBuildSubsystem
+    environment_behavior = Goal.EnvironmentBehavior.USES_ENVIRONMENTS
+
+
+def table(wheels: tuple[FallibleCudaWheel, ...]) -> str:
+    """One line a wheel: its address, what became of it, and its file name."""
+    rows = [
+        (
+            wheel.address.spec,
+            f"failed ({wheel.failure.stage})" if wheel.failure else "built",
+            wheel.name,
+        )
+        for wheel in wheels
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    return "\n".join(
+        f"{address:<{widths[0]}}  {state:<{widths[1]}}  {name}".rstrip()
+        for address, state, name in rows
+    )
+
+
+@goal_rule
+async def cuda_build(console: Console, workspace: Workspace, dist_dir: DistDir) -> CudaBuild:
+    roots = await Get(
+        TargetRootsToFieldSets,
+        TargetRootsToFieldSetsRequest(
+            CudaWheelFieldSet,
+            goal_description="the `cuda-build` goal",
+            no_applicable_targets_behavior=NoApplicableTargetsBehavior.error,
+        ),
+    )
+    wheels = await MultiGet(
+        Get(FallibleCudaWheel, CudaWheelInEnvironmentRequest(field_set))
+        for field_set in roots.field_sets
+    )
+    built = [wheel for wheel in wheels if not wheel.failure]
+    files = await MultiGet(Get(Digest, WheelFiles(wheel)) for wheel in built)
+    logged = [wheel for wheel in wheels if wheel.log != EMPTY_DIGEST]
+    contents = await MultiGet(Get(DigestContents, Digest, wheel.log) for wheel in logged)
+    logs = await Get(
+        Digest,
+        CreateDigest(
+            FileContent(f"{wheel.address.path_safe_spec}.log", content[0].content)
+            for wheel, content in zip(logged, contents)
+            if content
+        ),
+    )
+    workspace.write_digest(
+        await Get(Digest, MergeDigests([*files, await Get(Digest, AddPrefix(logs, LOGS))])),
+        path_prefix=str(dist_dir.relpath),
+    )
+    for wheel in wheels:
+        if wheel.error:
+            console.print_stderr(f"{console.sigil_failed()} {wheel.error}\n")
+    console.print_stdout(table(wheels))
+    return CudaBuild(exit_code=1 if any(wheel.failure for wheel in wheels) else 0)
+
+
+def rules():
+    return collect_rules()

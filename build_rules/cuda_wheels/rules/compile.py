@@ -1,0 +1,135 @@
+"""The compile step: the patched tree and the build environment in, the raw wheel out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pants.engine.fs import (
+    EMPTY_DIGEST,
+    AddPrefix,
+    Digest,
+    DigestContents,
+    DigestSubset,
+    MergeDigests,
+    PathGlobs,
+    RemovePrefix,
+    Snapshot,
+)
+from pants.engine.process import FallibleProcessResult
+from pants.engine.rules import Get, MultiGet, collect_rules, rule
+from pants.util.logging import LogLevel
+
+from cuda_wheels.rules.build_env import BuildEnvLock
+from cuda_wheels.rules.programs import ProgramProcess
+from cuda_wheels.rules.spec import WheelSpec
+from cuda_wheels.rules.stage import StageFailure, program_failure
+from cuda_wheels.rules.toolchain import Host
+from cuda_wheels.tables.glibc import shims_for
+
+# 1980-01-01, the first moment that a zip archive can hold.
+SOURCE_DATE_EPOCH = 315532800
+OUT = "dist"
+LOG = "build.log"
+FACTS = "compile.json"
+# More than any machine has: Pants gives a process what is free, up to this.
+_ALL_CORES = 1024
+
+
+@dataclass(frozen=True)
+class CompileRequest:
+    spec: WheelSpec
+    tree: Digest
+    lock: BuildEnvLock
+    host: Host
+    wheels: Snapshot
+
+
+@dataclass(frozen=True)
+class CompiledWheel:
+    """The raw wheel and how it came to be, or why there is none; `log` holds `build.log`."""
+
+    name: str = ""
+    digest: Digest = EMPTY_DIGEST
+    facts: str = "{}"
+    log: Digest = EMPTY_DIGEST
+    failure: StageFailure | None = None
+
+
+def compile_document(request: CompileRequest) -> dict[str, Any]:
+    """The JSON file of the compile program. It is a part of the wheel's cache key, so nothing of
+    the machine but its toolchain is in it."""
+    spec, host = request.spec, request.host
+    assert host.gcc is not None and host.gxx is not None
+    return {
+        "distribution": spec.distribution,
+        "version": spec.version,
+        "variant": spec.row.variant,
+        "source": "source",
+        "build_lock": request.lock.path,
+        "wheels": list(request.wheels.files),
+        "toolchain": {
+            "gcc": host.gcc.path,
+            "gxx": host.gxx.path,
+            "cuda_home": host.cuda_home.path if host.cuda_home else None,
+            "identity": host.toolchain_identity,
+        },
+        "env": {**dict(spec.applied.env), **dict(spec.env)},
+        "memory_per_job_gb": spec.memory_per_job_gb,
+        "glibc_shims": list(shims_for(spec.platform)),
+        "source_date_epoch": SOURCE_DATE_EPOCH,
+        "out": OUT,
+    }
+
+
+def log_name(spec: WheelSpec, document: dict[str, Any], tree: Digest) -> str:
+    """A log file's name, the same for the same inputs, so that a resumed build appends to it."""
+    key = json.dumps([document, tree.fingerprint], sort_keys=True)
+    digest = hashlib.sha256(key.encode()).hexdigest()[:12]
+    return f"{spec.distribution}-{spec.version}-{spec.row.variant}-{digest}.log"
+
+
+@rule(desc="Compile a CUDA wheel", level=LogLevel.DEBUG)
+async def compile_wheel(request: CompileRequest) -> CompiledWheel:
+    spec = request.spec
+    document = compile_document(request)
+    document["log"] = log_name(spec, document, request.tree)
+    tree = await Get(Digest, AddPrefix(request.tree, "source"))
+    result = await Get(
+        FallibleProcessResult,
+        ProgramProcess,
+        ProgramProcess.create(
+            "compile",
+            document,
+            description=f"Compile {spec.description} (log: {document['log']})",
+            locks=("bootstrap_lock",),
+            input_digest=await Get(
+                Digest, MergeDigests([tree, request.lock.digest, request.wheels.digest])
+            ),
+            output_files=(LOG, FACTS),
+            output_directories=(OUT,),
+            timeout=spec.timeout,
+            concurrency=_ALL_CORES,
+        ),
+    )
+    log, wheels, contents = await MultiGet(
+        Get(Digest, DigestSubset(result.output_digest, PathGlobs([LOG]))),
+        Get(Snapshot, DigestSubset(result.output_digest, PathGlobs([f"{OUT}/*.whl"]))),
+        Get(DigestContents, DigestSubset(result.output_digest, PathGlobs([FACTS]))),
+    )
+    failure = program_failure("compile", result, timeout=spec.timeout)
+    if failure:
+        return CompiledWheel(log=log, failure=StageFailure(failure.stage, failure.message, log))
+    (path,) = wheels.files
+    return CompiledWheel(
+        name=path[len(OUT) + 1 :],
+        digest=await Get(Digest, RemovePrefix(wheels.digest, OUT)),
+        facts=contents[0].content.decode(),
+        log=log,
+    )
+
+
+def rules():
+    return collect_rules()

@@ -1,0 +1,72 @@
+"""The inspect step: what is in a repaired wheel, compared with what its target declares."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from pants.engine.process import FallibleProcessResult
+from pants.engine.rules import Get, collect_rules, rule
+from pants.util.logging import LogLevel
+
+from cuda_wheels.rules.programs import ProgramProcess
+from cuda_wheels.rules.repair import RepairedWheel
+from cuda_wheels.rules.spec import WheelSpec
+from cuda_wheels.rules.stage import StageFailure, program_failure
+from cuda_wheels.wheel_facts import DeclaredWheel, WheelFacts, mismatches
+
+
+@dataclass(frozen=True)
+class InspectRequest:
+    spec: WheelSpec
+    wheel: RepairedWheel
+
+
+@dataclass(frozen=True)
+class InspectedWheel:
+    """The facts of a wheel, or why it is refused."""
+
+    facts: WheelFacts | None = None
+    failure: StageFailure | None = None
+
+
+def declared_wheel(spec: WheelSpec) -> DeclaredWheel:
+    """What the target says its wheel is."""
+    return DeclaredWheel(
+        distribution=spec.distribution,
+        version=spec.full_version,
+        arch=spec.row.arch,
+        accel=spec.row.accel,
+        platform=None if spec.platform == "auto" else spec.platform,
+        python=spec.row.python,
+        cubins=spec.applied.cubins,
+        ptx=spec.applied.ptx,
+        native=spec.native,
+        links_torch=spec.links_torch,
+    )
+
+
+@rule(desc="Inspect a CUDA wheel", level=LogLevel.DEBUG)
+async def inspect_wheel(request: InspectRequest) -> InspectedWheel:
+    result = await Get(
+        FallibleProcessResult,
+        ProgramProcess,
+        ProgramProcess.create(
+            "inspect_wheel",
+            {"wheel": request.wheel.name},
+            description=f"Inspect {request.wheel.name}",
+            input_digest=request.wheel.digest,
+        ),
+    )
+    failure = program_failure("inspect", result)
+    if failure:
+        return InspectedWheel(failure=failure)
+    facts = WheelFacts.from_json(json.loads(result.stdout))
+    found = mismatches(facts, declared_wheel(request.spec))
+    if found:
+        return InspectedWheel(facts, StageFailure("inspect", "\n".join(found)))
+    return InspectedWheel(facts)
+
+
+def rules():
+    return collect_rules()

@@ -1,0 +1,249 @@
+"""What a `cuda_wheel` target asks for, as one value, and everything that is wrong with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pants.core.goals.package import PackageFieldSet
+from pants.core.util_rules.environments import EnvironmentField
+from pants.engine.addresses import Address, Addresses, UnparsedAddressInputs
+from pants.engine.rules import Get, MultiGet, collect_rules, rule
+from pants.util.logging import LogLevel
+
+from cuda_wheels.rules.source import (
+    PackageSource,
+    PackageSourceRequest,
+    SelectedPatches,
+    SelectedPatchesRequest,
+)
+from cuda_wheels.rules.toolchain import Surroundings
+from cuda_wheels.subsystem import CudaWheelsSubsystem
+from cuda_wheels.tables.accelerators import find_accelerator
+from cuda_wheels.tables.glibc import platform_problem, platform_tag
+from cuda_wheels.tables.gpu_archs import GPU_ARCH_RULES, AppliedArchs, apply_rule, parse_archs
+from cuda_wheels.tables.rows import Row, local_version, row_problems
+from cuda_wheels.target_types import (
+    AccelField,
+    ArchField,
+    BuildRequiresField,
+    CudaArchField,
+    CudaWheelEnvironmentField,
+    EnvField,
+    GpuArchRuleField,
+    LinksTorchField,
+    MemoryPerJobField,
+    NativeField,
+    PackageField,
+    PythonField,
+    TimeoutField,
+    TorchField,
+    VersionField,
+    WheelOutputPathField,
+    WheelSourceField,
+)
+
+# Wheels of these rules declare no device code.
+_HOST_ONLY = AppliedArchs(rule="cpu", env=(), cubins=(), ptx=(), dropped=())
+
+
+@dataclass(frozen=True)
+class CudaWheelFieldSet(PackageFieldSet):
+    required_fields = (PackageField, WheelSourceField)
+
+    package: PackageField
+    version: VersionField
+    source: WheelSourceField
+    arch: ArchField
+    accel: AccelField
+    torch: TorchField
+    python: PythonField
+    cuda_arch: CudaArchField
+    gpu_arch_rule: GpuArchRuleField
+    build_requires: BuildRequiresField
+    links_torch: LinksTorchField
+    native: NativeField
+    env: EnvField
+    memory_per_job_gb: MemoryPerJobField
+    timeout: TimeoutField
+    environment: CudaWheelEnvironmentField
+    output_path: WheelOutputPathField
+
+
+@dataclass(frozen=True)
+class WheelSpec:
+    """A wheel to build: its row, its patched source and what its device code must be.
+
+    `row.cuda_arch` is what the target promises, `gpu_archs` what this build compiles for: the
+    same, or fewer where `[cuda-wheels].gpu_archs` narrows it.
+    """
+
+    address: Address
+    distribution: str
+    version: str
+    row: Row
+    gpu_archs: tuple[str, ...]
+    applied: AppliedArchs
+    source: PackageSource
+    patches: SelectedPatches
+    build_requires: tuple[Address, ...]
+    links_torch: bool
+    native: bool
+    env: tuple[tuple[str, str], ...]
+    memory_per_job_gb: float
+    timeout: int
+    local_version: str | None
+    platform: str
+    output_path: str
+
+    @property
+    def full_version(self) -> str:
+        return f"{self.version}+{self.local_version}" if self.local_version else self.version
+
+    @property
+    def description(self) -> str:
+        return f"{self.distribution} {self.version} for {self.row.variant}"
+
+
+@dataclass(frozen=True)
+class CheckedSpec:
+    """A spec together with all its faults; empty `problems` means that it may be built."""
+
+    spec: WheelSpec
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CudaWheelRequest:
+    """One `cuda_wheel` target, to be checked or built in the environment of its field."""
+
+    field_set: CudaWheelFieldSet
+
+    @property
+    def address(self) -> Address:
+        return self.field_set.address
+
+    def debug_hint(self) -> str:
+        return self.address.spec
+
+
+def row_of(field_set: CudaWheelFieldSet) -> Row:
+    return Row(
+        arch=field_set.arch.value,
+        accel=field_set.accel.value,
+        torch=field_set.torch.value if field_set.links_torch.value else None,
+        python=field_set.python.value,
+        cuda_arch=tuple(field_set.cuda_arch.value or ()),
+    )
+
+
+def narrow(
+    promised: tuple[str, ...], option: str, gpus: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The GPU capabilities to compile for, and what is wrong with the option's value.
+
+    `option` is `[cuda-wheels].gpu_archs`, `gpus` the capabilities of this machine's GPUs.
+    """
+    if not option.strip() or not promised:
+        return promised, ()
+    if option.strip() == "native":
+        if not gpus:
+            return promised, (
+                "`[cuda-wheels].gpu_archs` is `native`, but nvidia-smi shows no GPU here. Name "
+                'the capabilities instead, for instance `--cuda-wheels-gpu-archs="9.0"`.',
+            )
+        wanted = tuple(dict.fromkeys(gpus))
+    else:
+        wanted = parse_archs(option)
+    outside = [arch for arch in wanted if arch not in promised]
+    if outside:
+        return promised, (
+            f"`[cuda-wheels].gpu_archs` names {', '.join(outside)}, which the target does not "
+            f"promise: its `cuda_arch` is {' '.join(promised)}. Choose from those, or add it to "
+            "the target.",
+        )
+    return tuple(arch for arch in promised if arch in wanted), ()
+
+
+def torch_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
+    if field_set.links_torch.value and not field_set.torch.value:
+        return (
+            "`torch` is not set, but the package links torch. Set it, for instance "
+            '`torch="2.11.0"`, or `links_torch=False` if the package does not.',
+        )
+    return ()
+
+
+def number_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
+    return tuple(
+        f"`{field.alias}` is {field.value}: it must be greater than zero."
+        for field in (field_set.memory_per_job_gb, field_set.timeout)
+        if field.value is None or field.value <= 0
+    )
+
+
+@rule(desc="Check a CUDA wheel target", level=LogLevel.DEBUG)
+async def check_spec(
+    request: CudaWheelRequest, options: CudaWheelsSubsystem, surroundings: Surroundings
+) -> CheckedSpec:
+    fields = request.field_set
+    row = row_of(fields)
+    accel = find_accelerator(row.accel)
+    source_addresses, build_requires = await MultiGet(
+        Get(Addresses, UnparsedAddressInputs, fields.source.to_unparsed_address_inputs()),
+        Get(Addresses, UnparsedAddressInputs, fields.build_requires.to_unparsed_address_inputs()),
+    )
+    source = await Get(PackageSource, PackageSourceRequest(source_addresses[0]))
+    patches = SelectedPatches((), ())
+    if accel is not None:
+        patches = await Get(SelectedPatches, SelectedPatchesRequest(source, row.accel, row.torch))
+    gpu_archs, narrow_problems = narrow(row.cuda_arch, options.gpu_archs, surroundings.gpus)
+    applied = _HOST_ONLY
+    rule_problems: tuple[str, ...] = ()
+    if accel is not None and accel.kind == "cuda":
+        applied = apply_rule(GPU_ARCH_RULES[fields.gpu_arch_rule.value], gpu_archs)
+        if applied.skipped:
+            rule_problems = (applied.skipped,)
+    local = None
+    if options.local_version:
+        local = local_version(
+            row,
+            links_torch=fields.links_torch.value,
+            narrowed_to=gpu_archs if gpu_archs != row.cuda_arch else None,
+        )
+    spec = WheelSpec(
+        address=request.address,
+        distribution=fields.package.value,
+        version=fields.version.value,
+        row=row,
+        gpu_archs=gpu_archs,
+        applied=applied,
+        source=source,
+        patches=patches,
+        build_requires=tuple(build_requires),
+        links_torch=fields.links_torch.value,
+        native=fields.native.value and row.accel != "cpu",
+        env=tuple(sorted((fields.env.value or {}).items())),
+        memory_per_job_gb=fields.memory_per_job_gb.value,
+        timeout=fields.timeout.value,
+        local_version=local,
+        platform=platform_tag(options.platform_policy, row.arch),
+        output_path=fields.output_path.value or "",
+    )
+    policy = platform_problem(options.platform_policy)
+    return CheckedSpec(
+        spec,
+        (
+            *row_problems(row),
+            *torch_problems(fields),
+            *number_problems(fields),
+            *narrow_problems,
+            *rule_problems,
+            *((policy,) if policy else ()),
+            *source.problems,
+            *patches.problems,
+        ),
+    )
+
+
+def rules():
+    return collect_rules()

@@ -1,0 +1,46 @@
+"""What every stage of a wheel's way returns when it fails, and how a program's failure is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pants.engine.fs import EMPTY_DIGEST, Digest
+from pants.engine.process import FallibleProcessResult
+
+# The exit code that Pants gives a process which it ended for its `timeout_seconds`.
+_TIMEOUT_EXIT_CODE = -15
+
+
+@dataclass(frozen=True)
+class StageFailure:
+    """Why a stage did not give its result; `log` holds the compile step's `build.log` if any."""
+
+    stage: str
+    message: str
+    log: Digest = EMPTY_DIGEST
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The files of a stage, or why there are none."""
+
+    digest: Digest = EMPTY_DIGEST
+    failure: StageFailure | None = None
+
+
+def program_failure(
+    stage: str, result: FallibleProcessResult, *, timeout: int | None = None
+) -> StageFailure | None:
+    """The failure that a program's result stands for; None where it succeeded."""
+    if result.exit_code == 0:
+        return None
+    message = result.stderr.decode(errors="replace").strip()
+    if result.exit_code == _TIMEOUT_EXIT_CODE and timeout:
+        message = (
+            f"The step was ended after its `timeout` of {timeout} seconds. Finished objects are "
+            "in the compiler cache: the same command resumes. Raise the target's `timeout` field "
+            f"if it needs longer.\n{message}"
+        ).strip()
+    return StageFailure(
+        stage, message or f"The step ended with exit code {result.exit_code} and said nothing."
+    )

@@ -1,0 +1,212 @@
+"""Which compilers an environment has, whether they will do, and their part of the cache key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, Mapping
+
+from pants.backend.python.subsystems.repos import PythonRepos
+from pants.engine.env_vars import EnvironmentVars, EnvironmentVarsRequest
+from pants.engine.process import Process, ProcessCacheScope, ProcessResult
+from pants.engine.rules import Get, collect_rules, rule
+from pants.option.global_options import GlobalOptions
+from pants.util.logging import LogLevel
+
+from cuda_wheels.rules.programs import PROGRAM_ENV, ProgramProcess
+from cuda_wheels.subsystem import CudaWheelsSubsystem
+from cuda_wheels.tables.accelerators import cuda_version, find_accelerator
+from cuda_wheels.tables.gcc import gcc_problem
+
+# Of a build environment with torch (about 5 GB) and the objects of one package.
+NEEDED_DISK_GB = 10.0
+
+
+@dataclass(frozen=True)
+class Host:
+    """What the probe found where the wheels are compiled; absent things are None.
+
+    Compared by what can change a wheel: free disk space and GPUs are not compared.
+    """
+
+    machine: str
+    glibc: str | None
+    python_version: str
+    python_headers: bool
+    python_venv: bool
+    gcc: Compiler | None
+    gxx: Compiler | None
+    git: str | None
+    cuda_home: CudaHome | None
+
+    @property
+    def toolchain_identity(self) -> str:
+        """sha256 over everything of the host's toolchain that can change an object's bytes."""
+        facts = [self.machine, self.glibc, self.python_version]
+        facts += [repr(self.gcc), repr(self.gxx), repr(self.cuda_home)]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Compiler:
+    path: str
+    version: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class CudaHome:
+    path: str
+    nvcc_version: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the probe found that changes between two runs and must not reach a cache key."""
+
+    disk_free_gb: float
+    gpus: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    host: Host
+    surroundings: Surroundings
+
+
+def parse_probe(facts: Mapping[str, Any], cuda_home: str | None) -> ProbeResult:
+    def compiler(name: str) -> Compiler | None:
+        found = facts[name]
+        return Compiler(found["path"], found["version"], found["sha256"]) if found else None
+
+    home = facts["cuda_home"]
+    return ProbeResult(
+        host=Host(
+            machine=facts["machine"],
+            glibc=facts["glibc"],
+            python_version=facts["python"]["version"],
+            python_headers=facts["python"]["include_ok"],
+            python_venv=facts["python"]["venv_ok"],
+            gcc=compiler("gcc"),
+            gxx=compiler("gxx"),
+            git=facts["git"]["path"] if facts["git"] else None,
+            cuda_home=(
+                CudaHome(cuda_home, home["nvcc_version"], home["sha256"])
+                if home and cuda_home
+                else None
+            ),
+        ),
+        surroundings=Surroundings(
+            disk_free_gb=float(facts["disk_free_gb"]), gpus=tuple(facts["gpus"])
+        ),
+    )
+
+
+@rule(desc="Look at the toolchain", level=LogLevel.DEBUG)
+async def probe(
+    options: CudaWheelsSubsystem, repos: PythonRepos, global_options: GlobalOptions
+) -> ProbeResult:
+    environment = await Get(EnvironmentVars, EnvironmentVarsRequest(["PATH"]))
+    request = ProgramProcess.create(
+        "probe",
+        {
+            "settings": {
+                "indexes": list(repos.indexes),
+                "find_links": list(repos.find_links),
+                "ca_certs": global_options.ca_certs_path,
+            },
+            "cuda_home": options.cuda_home,
+            "compilers": {"gcc": options.c_compiler, "gxx": options.cxx_compiler},
+        },
+        description="Look at the toolchain",
+        locks=(),
+        # The host can change under a live pantsd; the settings file must be this session's.
+        cache_scope=ProcessCacheScope.PER_SESSION,
+        env=tuple({**PROGRAM_ENV, **environment}.items()),
+    )
+    result = await Get(ProcessResult, Process, await Get(Process, ProgramProcess, request))
+    return parse_probe(json.loads(result.stdout), options.cuda_home)
+
+
+@rule
+async def host_of(found: ProbeResult) -> Host:
+    return found.host
+
+
+@rule
+async def surroundings_of(found: ProbeResult) -> Surroundings:
+    return found.surroundings
+
+
+def host_problems(host: Host, accel: str) -> tuple[str, ...]:
+    """Everything that this host lacks to compile for `accel`, each with what installs it."""
+    return tuple(
+        problem
+        for problem in (
+            *_python_problems(host),
+            _missing(host.gcc, "C compiler", "gcc", "`[cuda-wheels].c_compiler`"),
+            _missing(host.gxx, "C++ compiler", "g++", "`[cuda-wheels].cxx_compiler`"),
+            host.gxx and gcc_problem(accel, host.gxx.version),
+            _missing(host.git, "git", "git", "PATH"),
+            _nvcc_problem(host, accel),
+        )
+        if problem
+    )
+
+
+def disk_problems(surroundings: Surroundings) -> tuple[str, ...]:
+    if surroundings.disk_free_gb >= NEEDED_DISK_GB:
+        return ()
+    return (
+        f"The disk of Pants' named caches has {surroundings.disk_free_gb:.1f} GB free; a build "
+        f"environment and its objects need {NEEDED_DISK_GB:.0f} GB. Free some, or move the caches "
+        "with `[GLOBAL].named_caches_dir` and `[GLOBAL].local_store_dir`.",
+    )
+
+
+def _missing(found: object, what: str, package: str, where: str) -> str | None:
+    if found is not None:
+        return None
+    return (
+        f"No {what} was found through {where}. Install it (`apt-get install {package}`), or name "
+        "another."
+    )
+
+
+def _python_problems(host: Host) -> tuple[str, ...]:
+    version = ".".join(host.python_version.split(".")[:2])
+    problems = []
+    if not host.python_headers:
+        problems.append(
+            f"Python {version} has no headers (Python.h). Install them "
+            f"(`apt-get install python{version}-dev`), or use a Python that has them "
+            f"(`pyenv install {version}`, `uv python install {version}`)."
+        )
+    if not host.python_venv:
+        problems.append(
+            f"Python {version} cannot make virtual environments (no `venv` or `ensurepip`). "
+            f"Install them (`apt-get install python{version}-venv`)."
+        )
+    return tuple(problems)
+
+
+def _nvcc_problem(host: Host, accel_name: str) -> str | None:
+    accel = find_accelerator(accel_name)
+    if accel is None or accel.kind != "cuda":
+        return None
+    declared = cuda_version(accel_name)
+    if host.cuda_home is None:
+        return None
+    found = host.cuda_home.nvcc_version
+    if found.split(".")[:2] == declared.split(".")[:2]:
+        return None
+    return (
+        f"`{accel_name}` is CUDA {declared}; the toolkit in `[cuda-wheels].cuda_home` "
+        f"({host.cuda_home.path}) is CUDA {found}. Point the option to a CUDA {declared} toolkit."
+    )
+
+
+def rules():
+    return collect_rules()

@@ -1,0 +1,264 @@
+"""A `cuda_wheel` target's way from its fields to a proven wheel, stage by stage."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+
+from pants.core.goals.package import BuiltPackage, BuiltPackageArtifact, PackageFieldSet
+from pants.core.util_rules.environments import EnvironmentNameRequest
+from pants.engine.addresses import Address
+from pants.engine.environment import EnvironmentName
+from pants.engine.fs import (
+    EMPTY_DIGEST,
+    AddPrefix,
+    CreateDigest,
+    Digest,
+    FileContent,
+    MergeDigests,
+    Snapshot,
+)
+from pants.engine.platform import Platform
+from pants.engine.rules import Get, MultiGet, collect_rules, rule
+from pants.engine.target import WrappedTarget, WrappedTargetRequest
+from pants.engine.unions import UnionRule
+from pants.util.logging import LogLevel
+
+from cuda_wheels.rules.build_env import BuildEnvLock, BuildEnvLockRequest
+from cuda_wheels.rules.compile import CompiledWheel, CompileRequest
+from cuda_wheels.rules.inspect import InspectedWheel, InspectRequest
+from cuda_wheels.rules.repair import RepairedWheel, RepairRequest
+from cuda_wheels.rules.source import PatchedTreeRequest
+from cuda_wheels.rules.spec import CheckedSpec, CudaWheelFieldSet, CudaWheelRequest, WheelSpec
+from cuda_wheels.rules.stage import StageFailure, Tree
+from cuda_wheels.rules.toolchain import Host, Surroundings, disk_problems, host_problems
+
+# The platform that a wheel of each `arch` is compiled on.
+PLATFORMS = {"amd64": Platform.linux_x86_64, "arm64": Platform.linux_arm64}
+
+
+class CudaWheelError(Exception):
+    """A wheel could not be built; the message says at which stage, and everything that is wrong."""
+
+
+@dataclass(frozen=True)
+class FallibleCudaWheel:
+    """A proven wheel at the top of `wheel`, and its facts as JSON; or why there is none.
+
+    `log` holds the compile step's `build.log` where that step was reached.
+    """
+
+    address: Address
+    name: str = ""
+    wheel: Digest = EMPTY_DIGEST
+    facts: Digest = EMPTY_DIGEST
+    output_path: str = ""
+    log: Digest = EMPTY_DIGEST
+    failure: StageFailure | None = None
+
+    @property
+    def error(self) -> str | None:
+        """The failure as users read it."""
+        if self.failure is None:
+            return None
+        return f"{self.address} failed at the stage `{self.failure.stage}`:\n" + "\n".join(
+            f"  {line}" for line in self.failure.message.splitlines()
+        )
+
+
+def platform_problem(arch: str, platform: Platform, environment: str | None) -> tuple[str, ...]:
+    """Why this environment cannot compile for `arch`; empty if it can."""
+    needed = PLATFORMS.get(arch)
+    if needed is None or needed == platform:
+        return ()
+    return (
+        f"The target is for `{arch}` ({needed.value}), but its environment `{environment}` is "
+        f"{platform.value} here. Wheels are compiled natively: package it on an `{arch}` host, or "
+        "with a configuration whose environment of that name is one "
+        "(`PANTS_CONFIG_FILES=pants.docker.toml` or `pants.remote.toml`).",
+    )
+
+
+@rule(desc="Build a CUDA wheel", level=LogLevel.DEBUG)
+async def build_wheel(request: CudaWheelRequest, platform: Platform) -> FallibleCudaWheel:
+    checked, host, surroundings = await MultiGet(
+        Get(CheckedSpec, CudaWheelRequest, request), Get(Host), Get(Surroundings)
+    )
+    spec = checked.spec
+    lock = await Get(BuildEnvLock, BuildEnvLockRequest(spec.row))
+    wrong_platform = platform_problem(
+        spec.row.arch, platform, request.field_set.environment.value
+    )
+    problems = (
+        *checked.problems,
+        *_lock_problems(lock, request.address, checked.problems),
+        *wrong_platform,
+        *(() if wrong_platform else host_problems(host, spec.row.accel)),
+        *disk_problems(surroundings),
+    )
+    if problems:
+        message = "\n".join(f"* {problem}" for problem in problems)
+        return FallibleCudaWheel(request.address, failure=StageFailure("check", message))
+    return await Get(FallibleCudaWheel, _Build(spec, host, lock))
+
+
+def _lock_problems(
+    lock: BuildEnvLock, address: Address, other_problems: tuple[str, ...]
+) -> tuple[str, ...]:
+    """A missing lock, unless the row itself is wrong: then it needs none."""
+    if lock.digest != EMPTY_DIGEST or other_problems:
+        return ()
+    return (
+        f"The row has no locked build environment: {lock.path} does not exist. Make it with "
+        f"`./pants cuda-lock {address}`, look at it, and commit it.",
+    )
+
+
+@dataclass(frozen=True)
+class _Build:
+    """A checked wheel, with all that its compile step needs to know of the host."""
+
+    spec: WheelSpec
+    host: Host
+    lock: BuildEnvLock
+
+
+@rule
+async def build_checked_wheel(build: _Build) -> FallibleCudaWheel:
+    spec = build.spec
+    tree, wheels = await MultiGet(
+        Get(Tree, PatchedTreeRequest(spec.source, spec.patches.patches)),
+        Get(BuildRequirements, BuildRequirementsRequest(spec.build_requires)),
+    )
+    failure = tree.failure or wheels.failure
+    if failure:
+        return FallibleCudaWheel(spec.address, failure=failure)
+    compiled = await Get(
+        CompiledWheel, CompileRequest(spec, tree.digest, build.lock, build.host, wheels.wheels)
+    )
+    if compiled.failure:
+        return FallibleCudaWheel(spec.address, log=compiled.log, failure=compiled.failure)
+    repaired = await Get(RepairedWheel, RepairRequest(spec, compiled))
+    if repaired.failure:
+        return FallibleCudaWheel(spec.address, log=compiled.log, failure=repaired.failure)
+    inspected = await Get(InspectedWheel, InspectRequest(spec, repaired))
+    if inspected.failure or inspected.facts is None:
+        return FallibleCudaWheel(spec.address, log=compiled.log, failure=inspected.failure)
+    facts = await Get(
+        Digest,
+        CreateDigest(
+            [
+                FileContent(
+                    repaired.name.replace(".whl", ".facts.json"),
+                    json.dumps(
+                        {
+                            "wheel": inspected.facts.to_json(),
+                            "compile": json.loads(compiled.facts),
+                            "source": spec.source.origin.description,
+                            "patches": [patch.name for patch in spec.patches.patches],
+                            "lock": build.lock.path,
+                        },
+                        indent=1,
+                        sort_keys=True,
+                    ).encode()
+                    + b"\n",
+                )
+            ]
+        ),
+    )
+    return FallibleCudaWheel(
+        spec.address,
+        name=repaired.name,
+        wheel=repaired.digest,
+        facts=facts,
+        output_path=spec.output_path,
+        log=compiled.log,
+    )
+
+
+# --------------------------------------------------------------------------------------------
+# Wheels that other wheels need
+# --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BuildRequirementsRequest:
+    addresses: tuple[Address, ...]
+
+
+@dataclass(frozen=True)
+class BuildRequirements:
+    """The wheels that must be installed while a package is compiled."""
+
+    wheels: Snapshot
+    failure: StageFailure | None = None
+
+
+@rule
+async def build_requirements(request: BuildRequirementsRequest) -> BuildRequirements:
+    targets = await MultiGet(
+        Get(WrappedTarget, WrappedTargetRequest(address, description_of_origin="`build_requires`"))
+        for address in request.addresses
+    )
+    built = await MultiGet(
+        Get(
+            FallibleCudaWheel,
+            CudaWheelInEnvironmentRequest(CudaWheelFieldSet.create(wrapped.target)),
+        )
+        for wrapped in targets
+    )
+    wheels = await Get(Snapshot, MergeDigests(wheel.wheel for wheel in built))
+    failed = next((wheel for wheel in built if wheel.failure), None)
+    if failed is None:
+        return BuildRequirements(wheels)
+    return BuildRequirements(wheels, StageFailure("build_requires", failed.error or ""))
+
+
+@dataclass(frozen=True)
+class CudaWheelInEnvironmentRequest:
+    """One `cuda_wheel` target, to be built in the environment that it names."""
+
+    field_set: CudaWheelFieldSet
+
+
+@rule
+async def build_wheel_in_environment(request: CudaWheelInEnvironmentRequest) -> FallibleCudaWheel:
+    environment = await Get(
+        EnvironmentName,
+        EnvironmentNameRequest,
+        EnvironmentNameRequest.from_field_set(request.field_set),
+    )
+    return await Get(
+        FallibleCudaWheel,
+        {CudaWheelRequest(request.field_set): CudaWheelRequest, environment: EnvironmentName},
+    )
+
+
+@rule(desc="Package a CUDA wheel", level=LogLevel.DEBUG)
+async def package_wheel(field_set: CudaWheelFieldSet) -> BuiltPackage:
+    wheel = await Get(FallibleCudaWheel, CudaWheelRequest(field_set))
+    if wheel.failure:
+        raise CudaWheelError(wheel.error)
+    return BuiltPackage(
+        await Get(Digest, WheelFiles(wheel)),
+        (BuiltPackageArtifact(os.path.join(wheel.output_path, wheel.name)),),
+    )
+
+
+@dataclass(frozen=True)
+class WheelFiles:
+    """The files that a built wheel puts below `--distdir`."""
+
+    wheel: FallibleCudaWheel
+
+
+@rule
+async def wheel_files(request: WheelFiles) -> Digest:
+    wheel = request.wheel
+    files = await Get(Digest, MergeDigests([wheel.wheel, wheel.facts]))
+    return await Get(Digest, AddPrefix(files, wheel.output_path))
+
+
+def rules():
+    return [*collect_rules(), UnionRule(PackageFieldSet, CudaWheelFieldSet)]

@@ -1,0 +1,353 @@
+"""The `cuda_source` and `cuda_wheel` targets.
+
+Fields check the shape of a value only. Whether the values of one target go together is decided by
+`rules.spec`, which reports every fault of a target at once when the target is packaged: an
+exception while targets are read would break every goal, `list` included.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Iterable, Optional
+
+from pants.core.goals.package import OutputPathField
+from pants.core.util_rules.environments import EnvironmentField
+from pants.engine.addresses import Address
+from pants.engine.fs import GlobMatchErrorBehavior
+from pants.engine.target import (
+    COMMON_TARGET_FIELDS,
+    BoolField,
+    DictStringToStringField,
+    Field,
+    FloatField,
+    IntField,
+    InvalidFieldTypeException,
+    MultipleSourcesField,
+    SpecialCasedDependencies,
+    StringField,
+    StringSequenceField,
+    Target,
+)
+from pants.util.strutil import help_text
+
+from cuda_wheels.sources import ArchiveSource, FilesSource, SdistSource, Source
+from cuda_wheels.tables.accelerators import ACCELERATORS
+from cuda_wheels.tables.gpu_archs import GPU_ARCH_RULES
+
+# --------------------------------------------------------------------------------------------
+# cuda_source
+# --------------------------------------------------------------------------------------------
+
+
+class SourceOriginField(Field):
+    alias: ClassVar[str] = "source"
+    required = True
+    value: Source
+    help = help_text(
+        """
+        Where the source comes from, pinned by its content. One of:
+
+          * `sdist_source("torch-scatter", "2.1.2", sha256="...")`: a source distribution of the
+            package index in `[python-repos]`; none of its code is run to fetch it
+          * `archive_source("https://...tar.gz", sha256="...")`: a tar or zip archive
+          * `files_source("vecadd")`: files of this repository; `sources` names them
+
+        A missing or malformed hash is reported when a wheel of this source is packaged.
+        """
+    )
+
+    @classmethod
+    def compute_value(cls, raw_value: Any, address: Address) -> Source:
+        value = super().compute_value(raw_value, address)
+        if not isinstance(value, (SdistSource, ArchiveSource, FilesSource)):
+            raise InvalidFieldTypeException(
+                address,
+                cls.alias,
+                raw_value,
+                expected_type="an `sdist_source(...)`, `archive_source(...)` or `files_source(...)`",
+            )
+        return value
+
+
+class SourceFilesField(MultipleSourcesField):
+    alias: ClassVar[str] = "sources"
+    default = ("patches/*.patch", "overlay/**/*")
+    # A package without patches and without an overlay is the usual case.
+    default_glob_match_error_behavior = GlobMatchErrorBehavior.ignore
+    help = help_text(
+        """
+        The files of this repository that belong to the source:
+
+          * `patches/NNNN-why.patch`: applied in the order of their numbers, with `git apply`,
+            strictly. Before its first `---` line a patch says `Reason: ...` and, where it is not
+            for every wheel, `CUDA: >=13.0` or `Torch: >=2.9` (PEP 440 specifiers). A patch that
+            does not apply, or that no wheel of the source selects, is an error.
+          * `overlay/...`: files of ours that are added to the tree before patches are applied.
+            They never replace a file of upstream.
+          * for `files_source(root)`: the files below `root`.
+        """
+    )
+
+
+class CudaSourceTarget(Target):
+    alias: ClassVar[str] = "cuda_source"
+    core_fields = (*COMMON_TARGET_FIELDS, SourceOriginField, SourceFilesField)
+    help = help_text(
+        """
+        The pinned source of a native package: an archive, a source distribution or files of this
+        repository, with the patches that make it build.
+
+        `cuda_wheel` targets name it in their `source` field. It is fetched once, its hash is
+        verified before anything is unpacked, and each wheel gets the patches that match its row.
+        """
+    )
+
+
+# --------------------------------------------------------------------------------------------
+# cuda_wheel
+# --------------------------------------------------------------------------------------------
+
+
+class PackageField(StringField):
+    alias: ClassVar[str] = "package"
+    required = True
+    value: str
+    help = help_text(
+        """
+        The name of the distribution, as its own metadata gives it, for instance `torch-scatter`.
+
+        Compared after normalisation (`torch_scatter` is the same name). A wheel with another name
+        is refused.
+        """
+    )
+
+
+class VersionField(StringField):
+    alias: ClassVar[str] = "version"
+    required = True
+    value: str
+    help = help_text(
+        """
+        The version that the package's own metadata gives, for instance `2.1.2`.
+
+        The wheel's version is this one with a local part that names its row, for instance
+        `2.1.2+cu130.torch2.11.0`; see `[cuda-wheels].local_version`.
+        """
+    )
+
+
+class WheelSourceField(SpecialCasedDependencies):
+    alias: ClassVar[str] = "source"
+    required = True
+    help = help_text("""The address of the `cuda_source` that this wheel is built from.""")
+
+    @classmethod
+    def compute_value(
+        cls, raw_value: Optional[Iterable[str]], address: Address
+    ) -> Optional[tuple[str, ...]]:
+        if isinstance(raw_value, str):
+            return (raw_value,)
+        raise InvalidFieldTypeException(address, cls.alias, raw_value, expected_type="an address")
+
+
+class ArchField(StringField):
+    alias: ClassVar[str] = "arch"
+    required = True
+    value: str
+    help = help_text(
+        """
+        The processor architecture of the host: `amd64` or `arm64`.
+
+        Wheels are built natively: a target whose `arch` is not its environment's platform is
+        refused before anything is fetched.
+        """
+    )
+
+
+class AccelField(StringField):
+    alias: ClassVar[str] = "accel"
+    required = True
+    value: str
+    help = help_text(
+        f"""
+        The accelerator, by the name that PyTorch's wheels use: one of
+        {', '.join(f'`{accel.name}`' for accel in ACCELERATORS)}.
+
+        `cu130` is CUDA 13.0, `cpu` builds no device code.
+        """
+    )
+
+
+class TorchField(StringField):
+    alias: ClassVar[str] = "torch"
+    help = help_text(
+        """
+        The torch release that the wheel is compiled against, for instance `2.11.0`.
+
+        Unset only with `links_torch=False`. A release older than the accelerator's first one is
+        refused.
+        """
+    )
+
+
+class PythonField(StringField):
+    alias: ClassVar[str] = "python"
+    default = "3.12"
+    value: str
+    help = help_text("""The Python version that the wheel is for, as `major.minor`.""")
+
+
+class CudaArchField(StringSequenceField):
+    alias: ClassVar[str] = "cuda_arch"
+    value: Optional[tuple[str, ...]]
+    help = help_text(
+        """
+        The GPU capabilities that the wheel promises to run on, for instance `["8.0", "9.0"]`.
+
+        Each must be one that this row's nvcc can emit. What is compiled for each is decided by
+        `gpu_arch_rule`; the finished wheel's device code is read back and must be exactly that.
+        Narrow it for a quick build with `--cuda-wheels-gpu-archs="9.0"`.
+        """
+    )
+
+
+class GpuArchRuleField(StringField):
+    alias: ClassVar[str] = "gpu_arch_rule"
+    default = "torch"
+    valid_choices = tuple(sorted(GPU_ARCH_RULES))
+    value: str
+    help = help_text(
+        """
+        How this package is told its GPU architectures, as a rule of `tables/gpu_archs.py`: the
+        variable, its format, what the package knows, and what stands in for what it does not know.
+
+        `torch` sets `TORCH_CUDA_ARCH_LIST`, which torch's own extension builder reads.
+        `flash-attn` sets `FLASH_ATTN_CUDA_ARCHS`, which knows 80, 90, 100 and 120.
+        `cumm` sets `CUMM_CUDA_ARCH_LIST`.
+        """
+    )
+
+
+class BuildRequiresField(SpecialCasedDependencies):
+    alias: ClassVar[str] = "build_requires"
+    help = help_text(
+        """
+        Addresses of `cuda_wheel` targets of the same row that must be installed while this one is
+        compiled. They are installed beside the build environment, not into it.
+        """
+    )
+
+
+class LinksTorchField(BoolField):
+    alias: ClassVar[str] = "links_torch"
+    default = True
+    help = help_text(
+        """
+        Whether the package is compiled against torch.
+
+        With `False` the build environment has no torch, and neither the wheel's version nor its
+        cache key names one: rows that differ in torch alone share the wheel.
+        """
+    )
+
+
+class NativeField(BoolField):
+    alias: ClassVar[str] = "native"
+    default = True
+    help = help_text(
+        """
+        Whether the wheel must contain device code. With `False` it must still be a platform wheel
+        for its row, but host code is enough (for instance a torch `CppExtension`).
+        """
+    )
+
+
+class EnvField(DictStringToStringField):
+    alias: ClassVar[str] = "env"
+    help = help_text(
+        """
+        Environment variables of the compile step, beside those that the rules set.
+
+        Nothing of the user's own environment reaches it. Part of the cache key.
+        """
+    )
+
+
+class MemoryPerJobField(FloatField):
+    alias: ClassVar[str] = "memory_per_job_gb"
+    default = 3.0
+    value: float
+    help = help_text(
+        """
+        The memory in GB that one compiler process of this package needs at its peak.
+
+        The number of jobs is the smaller of the cores that Pants gives this process and of the
+        free memory divided by this. Not part of the cache key.
+        """
+    )
+
+
+class TimeoutField(IntField):
+    alias: ClassVar[str] = "timeout"
+    default = 6 * 60 * 60
+    value: int
+    help = help_text(
+        """
+        The seconds after which the compile step is ended. Objects that were finished stay in the
+        compiler cache, so that the next attempt resumes.
+        """
+    )
+
+
+class CudaWheelEnvironmentField(EnvironmentField):
+    help = help_text(
+        """
+        The environment of `[environments-preview.names]` that compiles, repairs and inspects this
+        wheel. `native_package` sets it to `<arch>-<accel>`.
+        """
+    )
+
+
+class WheelOutputPathField(OutputPathField):
+    help = help_text(
+        """
+        The directory below `--distdir` that the wheel and its facts are written to. The default
+        is `--distdir` itself: the names of wheels are unique.
+        """
+    )
+
+
+class CudaWheelTarget(Target):
+    alias: ClassVar[str] = "cuda_wheel"
+    core_fields = (
+        *COMMON_TARGET_FIELDS,
+        PackageField,
+        VersionField,
+        WheelSourceField,
+        ArchField,
+        AccelField,
+        TorchField,
+        PythonField,
+        CudaArchField,
+        GpuArchRuleField,
+        BuildRequiresField,
+        LinksTorchField,
+        NativeField,
+        EnvField,
+        MemoryPerJobField,
+        TimeoutField,
+        CudaWheelEnvironmentField,
+        WheelOutputPathField,
+    )
+    help = help_text(
+        """
+        One wheel of a native package for one row of the matrix: architecture, accelerator, torch
+        and Python.
+
+        `./pants package` fetches and patches its source, compiles it in the build environment of
+        its row, repairs it with auditwheel to the declared platform, and inspects the result: the
+        platform tag, the GPU code, the libraries it needs and its metadata must be what the target
+        declares. A wheel that differs is not written.
+
+        `native_package` in a BUILD file expands to one of these a row.
+        """
+    )
