@@ -1,0 +1,119 @@
+"""Locks a build environment: exact versions and hashes, no addresses.
+
+Request: `requirements`, `python`, `arch`, `indexes` (index addresses beside the configured ones,
+such as the one that has torch for another accelerator), `out`. uv resolves for the target
+platform whatever machine this is, so one machine locks both architectures.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cuda_wheels.sandbox import environment, program
+
+# The platform that wheels of a build environment must run on: that of the oldest image.
+PYTHON_PLATFORMS = {
+    "amd64": "x86_64-manylinux_2_28",
+    "arm64": "aarch64-manylinux_2_28",
+}
+REASON_LINES = 15
+
+
+def compile_arguments(request: Mapping[str, Any], settings: environment.Settings) -> list[str]:
+    """The arguments of uv that lock this request; requirements come through stdin."""
+    arch = request["arch"]
+    if arch not in PYTHON_PLATFORMS:
+        raise program.ProgramError(
+            f"arch {arch!r} is unknown; known are {', '.join(sorted(PYTHON_PLATFORMS))}."
+        )
+    return [
+        "pip",
+        "compile",
+        "--generate-hashes",
+        "--no-header",
+        "--no-annotate",
+        "--no-emit-index-url",
+        "--no-emit-find-links",
+        # Only wheels: a lock never runs a setup.py, and both architectures lock alike.
+        "--only-binary=:all:",
+        f"--python-platform={PYTHON_PLATFORMS[arch]}",
+        f"--python-version={request['python']}",
+        *settings.uv_flags(),
+        *(f"--index={address}" for address in request.get("indexes") or ()),
+        "-",
+    ]
+
+
+def reason(stderr: str) -> str:
+    """uv's reason for a failure, without credentials and not longer than a screen."""
+    lines = [
+        line.rstrip() for line in environment.hide_credentials(stderr).splitlines() if line.strip()
+    ]
+    lines = [line for line in lines if not re.match(r"\s*(warning|hint)\b", line)] or lines
+    shown = lines[:REASON_LINES]
+    if len(lines) > len(shown):
+        shown.append(f"... ({len(lines) - len(shown)} more lines)")
+    return "\n".join(f"  {line}" for line in shown) or "  uv gave no reason."
+
+
+def check(lock: str) -> None:
+    """Refuse a lock that pins without hashes or that holds an address."""
+    if "://" in lock:
+        raise program.ProgramError(
+            "The lock would hold an address, which ties it to one index: give requirements as "
+            "`name==version`, not as a URL."
+        )
+    if "--hash=sha256:" not in lock:
+        raise program.ProgramError("The lock would hold no hashes; nothing was written.")
+
+
+def write(path: Path, text: str) -> None:
+    """Write `text` to `path`, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def main(request: Mapping[str, Any]) -> None:
+    """Resolve the requirements and write the lock."""
+    cache = Path(request["cache"])
+    settings = environment.load_settings(cache)
+    arguments = compile_arguments(request, settings)
+    bootstrap = environment.ensure_bootstrap(cache, Path(request["bootstrap_lock"]))
+    done = subprocess.run(
+        [str(bootstrap / "bin" / "uv"), *arguments],
+        input="".join(f"{line}\n" for line in request["requirements"]),
+        capture_output=True,
+        text=True,
+        env={
+            **settings.environment(os.environ),
+            "UV_CACHE_DIR": str((cache / "uv").absolute()),
+            "UV_NO_PROGRESS": "1",
+            "NO_COLOR": "1",
+        },
+        check=False,
+    )
+    if done.returncode != 0:
+        raise program.ProgramError(
+            f"No lock for {request['arch']}, Python {request['python']}:\n"
+            f"  wanted: {', '.join(request['requirements'])}\n{reason(done.stderr)}"
+        )
+    check(done.stdout)
+    write(Path(request["out"]), done.stdout)
+
+
+if __name__ == "__main__":
+    program.run(main)

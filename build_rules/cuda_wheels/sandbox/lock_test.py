@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cuda_wheels.sandbox import environment, lock
+from cuda_wheels.sandbox.program import ProgramError
+from cuda_wheels.sandbox.testutil import Index, serving, unused_address, wheel_bytes
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bootstrap environment with the uv of the test environment."""
+    monkeypatch.chdir(tmp_path)
+    uv = shutil.which("uv")
+    assert uv, "the test environment must have uv on PATH"
+    (tmp_path / "bootstrap/bin").mkdir(parents=True)
+    (tmp_path / "bootstrap/bin/uv").symlink_to(uv)
+    monkeypatch.setattr(environment, "ensure_bootstrap", lambda *_: tmp_path / "bootstrap")
+
+
+@pytest.fixture
+def index() -> Iterator[Index]:
+    with serving(Index()) as served:
+        served.add("beta", "beta-1.0-py3-none-any.whl", wheel_bytes("beta", "1.0"))
+        served.add("beta", "beta-2.0-py3-none-any.whl", wheel_bytes("beta", "2.0"))
+        yield served
+
+
+def run(configured: list[str], *requirements: str, **request: object) -> str:
+    Path("cache").mkdir(exist_ok=True)
+    Path("cache/settings.json").write_text(json.dumps({"indexes": configured}))
+    lock.main(
+        {
+            "cache": "cache",
+            "bootstrap_lock": "unused",
+            "requirements": list(requirements),
+            "python": "3.12",
+            "arch": "amd64",
+            "indexes": [],
+            "out": "locks/row.txt",
+            **request,
+        }
+    )
+    return Path("locks/row.txt").read_text()
+
+
+def failure(configured: list[str], *requirements: str, **request: object) -> str:
+    with pytest.raises(ProgramError) as raised:
+        run(configured, *requirements, **request)
+    assert "s3cret" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_lock_has_versions_and_hashes_and_no_address(index: Index) -> None:
+    alpha = wheel_bytes("alpha", "1.0", requires="beta")
+    sha = index.add("alpha", "alpha-1.0-py3-none-any.whl", alpha)
+    text = run([index.url], "alpha==1.0")
+    assert text.startswith("alpha==1.0 \\\n") and f"--hash=sha256:{sha}" in text
+    assert "beta==2.0 \\\n" in text
+    assert "127.0.0.1" not in text and "#" not in text
+
+
+@pytest.mark.parametrize(
+    ("arch", "platform"), [("amd64", "x86_64"), ("arm64", "aarch64")], ids=["amd64", "arm64"]
+)
+def test_each_arch_takes_its_own_wheels(index: Index, arch: str, platform: str) -> None:
+    tag = f"manylinux_2_28_{platform}"
+    wheel = wheel_bytes("gamma", "1.0")
+    index.add("gamma", f"gamma-1.0-cp312-cp312-{tag}.whl", wheel)
+    assert "gamma==1.0" in run([index.url], "gamma", arch=arch)
+    other = "arm64" if arch == "amd64" else "amd64"
+    assert "gamma" in failure([index.url], "gamma", arch=other)
+
+
+def test_extra_indexes_count_with_the_configured_ones(index: Index) -> None:
+    with serving(Index()) as extra:
+        wheel = wheel_bytes("beta", "2.0+cu128")
+        extra.add("beta", "beta-2.0+cu128-py3-none-any.whl", wheel)
+        text = run([index.url], "beta==2.0+cu128", indexes=[extra.url])
+    assert text.startswith("beta==2.0+cu128 ")
+
+
+def test_nothing_is_built_for_a_lock(index: Index) -> None:
+    index.add("delta", "delta-1.0.tar.gz", b"not even an archive")
+    assert "delta" in failure([index.url], "delta")
+
+
+def test_no_solution_gives_uvs_reason_and_keeps_the_old_lock(index: Index) -> None:
+    old = run([index.url], "beta==1.0")
+    message = failure([index.url], "beta==3.0")
+    assert "No lock for amd64, Python 3.12" in message
+    assert "wanted: beta==3.0" in message
+    assert "there is no version of beta==3.0" in message
+    assert Path("locks/row.txt").read_text() == old
+    assert [path.name for path in Path("locks").iterdir()] == ["row.txt"]
+
+
+def test_index_out_of_reach() -> None:
+    address = unused_address()
+    message = failure([address], "beta", indexes=[])
+    assert address.split("@")[1] in message
+
+
+def test_an_address_as_requirement_is_refused(index: Index) -> None:
+    address = index.url.replace("/simple", "/files/beta/beta-2.0-py3-none-any.whl")
+    message = failure([index.url], f"beta @ {address}")
+    assert "name==version" in message
+    assert not Path("locks/row.txt").exists()
+
+
+def test_unknown_arch() -> None:
+    assert "known are amd64, arm64" in failure([], "beta", arch="riscv64")
+
+
+def test_a_long_reason_is_cut() -> None:
+    text = lock.reason("\n".join(f"line {number}" for number in range(50)))
+    assert "line 0" in text and "line 49" not in text and "35 more lines" in text

@@ -1,0 +1,255 @@
+"""Tells what the machine has, and hands the session's settings over to the cache.
+
+Runs at the start of every session, so it uses the standard library alone and hashes a compiler only
+when its file has changed. It never fails: what is absent is `null`, and the caller decides
+whether that matters.
+
+Request: `cache`, `settings` (or null), `cuda_home` (or null), `compilers` (`gcc` and `gxx`: a name
+or a path each). The facts go to stdout as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cuda_wheels.sandbox import program
+
+SETTINGS_FILE = "settings.json"
+HASHES_FILE = "file-hashes.json"
+COMMAND_TIMEOUT_S = 5
+
+# What turns source into objects besides the driver itself. A driver of the same bytes may call
+# another compiler (a distribution's update touches cc1plus and `as`, not always g++).
+GXX_PARTS = ("cc1plus", "as", "ld")
+GCC_PARTS = ("cc1", "as", "ld")
+NVCC_PARTS = (
+    "bin/nvcc",
+    "bin/cudafe++",
+    "bin/ptxas",
+    "bin/fatbinary",
+    "bin/nvlink",
+    "nvvm/bin/cicc",
+)
+
+Facts = dict[str, Any]
+
+
+def _output(*argv: str) -> str | None:
+    """The stripped stdout of a command, or None if it cannot run, fails or hangs."""
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            timeout=COMMAND_TIMEOUT_S,
+            env={**os.environ, "LC_ALL": "C"},
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def write_atomically(path: Path, text: str, mode: int) -> None:
+    """Write `text` so that a reader sees the old file or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # mkstemp makes the file 0600: a secret in it is at no moment readable by others.
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(temporary, mode)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def save_settings(cache: Path, settings: Mapping[str, Any]) -> bool:
+    """Store the settings for later programs; True if the file was (re)written.
+
+    The mode is 0600 because an index address may hold a user's password.
+    """
+    path = cache / SETTINGS_FILE
+    text = json.dumps(settings, indent=2, sort_keys=True) + "\n"
+    try:
+        if path.read_text(encoding="utf-8") == text and path.stat().st_mode & 0o777 == 0o600:
+            return False
+    except (OSError, UnicodeDecodeError):
+        pass
+    write_atomically(path, text, 0o600)
+    return True
+
+
+class FileHashes:
+    """sha256 of files, remembered by path, size and modification time."""
+
+    def __init__(self, cache: Path) -> None:
+        self._path = cache / HASHES_FILE
+        self._fresh: dict[str, str] = {}
+        try:
+            known = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            known = {}
+        self._known: dict[str, str] = known if isinstance(known, dict) else {}
+
+    def sha256(self, path: Path) -> str:
+        """The file's sha256, read again only if the file has changed."""
+        stat = path.stat()
+        key = f"{path}|{stat.st_size}|{stat.st_mtime_ns}"
+        if key not in self._known:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            self._known[key] = self._fresh[key] = digest
+        return self._known[key]
+
+    def combined(self, paths: Iterable[Path]) -> str:
+        """One sha256 over several files, in the order given."""
+        digests = "".join(self.sha256(path) for path in paths)
+        return hashlib.sha256(digests.encode()).hexdigest()
+
+    def save(self) -> None:
+        """Remember what was hashed. A read-only cache only costs the next session time."""
+        if not self._fresh:
+            return
+        with contextlib.suppress(OSError):
+            write_atomically(self._path, json.dumps(self._known, indent=0), 0o644)
+
+
+def _part(driver: str, name: str) -> Path | None:
+    """The file that a compiler driver would run for `name`."""
+    found = _output(driver, f"-print-prog-name={name}") or name
+    path = found if os.path.isabs(found) else shutil.which(found)
+    return Path(os.path.realpath(path)) if path else None
+
+
+def compiler_facts(command: str, parts: Sequence[str], hashes: FileHashes) -> Facts | None:
+    """Path, full version and fingerprint of a gcc driver and of the programs that it runs."""
+    path = shutil.which(command)
+    version = path and _output(path, "-dumpfullversion", "-dumpversion")
+    if not path or not version:
+        return None
+    # The real compilers, not a wrapper script: two machines with the same gcc have one key.
+    files = [Path(os.path.realpath(path)), *(_part(path, name) for name in parts)]
+    try:
+        digest = hashes.combined(file for file in files if file and file.is_file())
+    except OSError:
+        return None
+    return {"path": path, "version": version, "sha256": digest}
+
+
+def git_facts() -> Facts | None:
+    """Where git is and its version."""
+    path = shutil.which("git")
+    found = re.search(r"(\d+(?:\.\d+)+)", (path and _output(path, "--version")) or "")
+    return {"path": path, "version": found.group(1)} if found else None
+
+
+def cuda_facts(cuda_home: str | None, hashes: FileHashes) -> Facts | None:
+    """Version and fingerprint of the toolkit in `cuda_home`."""
+    if not cuda_home:
+        return None
+    home = Path(cuda_home)
+    release = re.search(r"\bV(\d+\.\d+\.\d+)", _output(str(home / "bin/nvcc"), "--version") or "")
+    if not release:
+        return None
+    files = [Path(os.path.realpath(home / part)) for part in NVCC_PARTS]
+    try:
+        digest = hashes.combined(file for file in files if file.is_file())
+    except OSError:
+        return None
+    return {"nvcc_version": release.group(1), "sha256": digest}
+
+
+def gpu_facts() -> list[str]:
+    """The compute capabilities of this machine's GPUs, each once, lowest first."""
+    path = shutil.which("nvidia-smi")
+    text = (path and _output(path, "--query-gpu=compute_cap", "--format=csv,noheader")) or ""
+    found = set(re.findall(r"^\s*(\d+\.\d+)\s*$", text, flags=re.MULTILINE))
+    return sorted(found, key=lambda value: tuple(map(int, value.split("."))))
+
+
+def python_facts() -> Facts:
+    """The interpreter that builds wheels: its version, its headers, and whether venv works."""
+    header = Path(sysconfig.get_path("include") or "/nonexistent") / "Python.h"
+    venv_ok = all(importlib.util.find_spec(name) is not None for name in ("venv", "ensurepip"))
+    return {
+        "version": platform.python_version(),
+        "path": sys.executable,
+        "include_ok": header.is_file(),
+        "venv_ok": venv_ok,
+    }
+
+
+def glibc_version() -> str | None:
+    """The C library's version, or None where it is not glibc."""
+    try:
+        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+    except (OSError, ValueError):
+        return None
+    return version if name == "glibc" else None
+
+
+def free_disk_gb(directory: Path) -> float:
+    """Free space for this user where the cache lies, in 10^9 bytes."""
+    for place in (directory, *directory.absolute().parents):
+        try:
+            return round(shutil.disk_usage(place).free / 1e9, 1)
+        except OSError:
+            continue
+    return 0.0
+
+
+def facts(request: Mapping[str, Any]) -> Facts:
+    """Everything that a preflight wants to know, in one go."""
+    cache = Path(request.get("cache") or ".cuda_wheels")
+    hashes = FileHashes(cache)
+    compilers = request.get("compilers") or {}
+    found = {
+        "machine": platform.machine(),
+        "python": python_facts(),
+        "glibc": glibc_version(),
+        "gcc": compiler_facts(compilers.get("gcc") or "gcc", GCC_PARTS, hashes),
+        "gxx": compiler_facts(compilers.get("gxx") or "g++", GXX_PARTS, hashes),
+        "git": git_facts(),
+        "disk_free_gb": free_disk_gb(cache),
+        "cuda_home": cuda_facts(request.get("cuda_home"), hashes),
+        "gpus": gpu_facts(),
+    }
+    hashes.save()
+    return found
+
+
+def main(request: dict) -> None:
+    """Save the settings and print the facts."""
+    if request.get("settings") is not None:
+        try:
+            save_settings(Path(request["cache"]), request["settings"])
+        except OSError as error:
+            raise program.ProgramError(
+                f"The cache directory cannot be written: {error}.\n"
+                "Give it room and write access, or point [GLOBAL].named_caches_dir elsewhere."
+            ) from error
+    json.dump(facts(request), sys.stdout, indent=2, sort_keys=True)
+    sys.stdout.write("\n")
+
+
+if __name__ == "__main__":
+    program.run(main)

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from cuda_wheels.sandbox import probe
+from cuda_wheels.sandbox.program import ProgramError
+
+SETTINGS = {"indexes": ["https://u:p@example.org/simple"], "find_links": [], "ca_certs": None}
+
+
+def script(path: Path, body: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+def fake_gxx(folder: Path, *, version: str = "12.2.0", real: str = "cc1plus v1") -> Path:
+    """A driver with the three programs that it would run."""
+    for name in ("cc1plus", "as", "ld"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(real if name == "cc1plus" else name)
+    return script(
+        folder / "g++",
+        f'case "$1" in -print-prog-name=*) echo {folder}/${{1#*=}};; *) echo {version};; esac',
+    )
+
+
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], **request: object) -> dict:
+    probe.main({"cache": str(tmp_path / "cache"), "settings": None, "cuda_home": None, **request})
+    return json.loads(capsys.readouterr().out)
+
+
+def test_settings_are_private_and_written_only_when_changed(tmp_path: Path) -> None:
+    path = tmp_path / "cache" / "settings.json"
+    assert probe.save_settings(tmp_path / "cache", SETTINGS)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert json.loads(path.read_text()) == SETTINGS
+    assert not probe.save_settings(tmp_path / "cache", SETTINGS)
+    assert probe.save_settings(tmp_path / "cache", {**SETTINGS, "indexes": []})
+    assert json.loads(path.read_text())["indexes"] == []
+    assert [p.name for p in path.parent.iterdir()] == ["settings.json"]
+
+
+def test_settings_that_others_can_read_are_written_again(tmp_path: Path) -> None:
+    probe.save_settings(tmp_path, SETTINGS)
+    (tmp_path / "settings.json").chmod(0o644)
+    assert probe.save_settings(tmp_path, SETTINGS)
+    assert (tmp_path / "settings.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_without_settings_the_file_stays_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, capsys)
+    assert not (tmp_path / "cache" / "settings.json").exists()
+
+
+def test_a_cache_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(ProgramError, match=r"cannot be written.*\n.*named_caches_dir"):
+        probe.main({"cache": str(tmp_path / "cache"), "settings": SETTINGS})
+
+
+def test_facts_of_this_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = run(tmp_path, capsys)
+    assert found["machine"] == os.uname().machine
+    assert found["python"]["version"].startswith("3.")
+    assert found["disk_free_gb"] > 0
+    assert found["cuda_home"] is None
+
+
+def test_absent_things_are_null(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = run(tmp_path, capsys, cuda_home=str(tmp_path / "none"))
+    assert [found[name] for name in ("gcc", "gxx", "git", "cuda_home")] == [None] * 4
+    assert found["gpus"] == []
+
+
+def test_compiler_is_found_by_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gxx = fake_gxx(tmp_path / "bin", version="13.3.1")
+    found = run(tmp_path, capsys, compilers={"gcc": "no-such-compiler", "gxx": str(gxx)})
+    assert found["gxx"]["path"] == str(gxx)
+    assert found["gxx"]["version"] == "13.3.1"
+    assert found["gcc"] is None
+
+
+def test_fingerprint_follows_the_real_compiler(tmp_path: Path) -> None:
+    """A distribution's update may replace cc1plus alone."""
+
+    def digest() -> str:
+        facts = probe.compiler_facts(
+            str(tmp_path / "bin/g++"), probe.GXX_PARTS, probe.FileHashes(tmp_path)
+        )
+        assert facts is not None
+        return facts["sha256"]
+
+    fake_gxx(tmp_path / "bin", real="cc1plus v1")
+    first = digest()
+    assert digest() == first
+    fake_gxx(tmp_path / "bin", real="cc1plus v1.1")
+    assert digest() != first
+
+
+def test_a_driver_that_fails_is_absent(tmp_path: Path) -> None:
+    broken = script(tmp_path / "g++", "exit 1")
+    assert probe.compiler_facts(str(broken), (), probe.FileHashes(tmp_path)) is None
+
+
+def test_hashes_are_remembered_until_the_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("one")
+    hashes = probe.FileHashes(tmp_path)
+    first = hashes.sha256(file)
+    hashes.save()
+
+    def unreadable(*args: object, **kwargs: object) -> None:
+        raise AssertionError("the file was read again")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(probe.hashlib, "file_digest", unreadable)
+        assert probe.FileHashes(tmp_path).sha256(file) == first
+    file.write_text("three")
+    assert probe.FileHashes(tmp_path).sha256(file) != first
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "{broken"])
+def test_a_damaged_hash_file_is_ignored(tmp_path: Path, content: str) -> None:
+    (tmp_path / probe.HASHES_FILE).write_text(content)
+    assert len(probe.FileHashes(tmp_path).sha256(tmp_path / probe.HASHES_FILE)) == 64
+
+
+def test_cuda_home(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script(tmp_path / "cuda/bin/nvcc", "echo Cuda compilation tools, release 13.0, V13.0.88")
+    found = run(tmp_path, capsys, cuda_home=str(tmp_path / "cuda"))["cuda_home"]
+    assert found["nvcc_version"] == "13.0.88"
+    script(tmp_path / "cuda/nvvm/bin/cicc", "true")
+    again = run(tmp_path, capsys, cuda_home=str(tmp_path / "cuda"))["cuda_home"]
+    assert again["sha256"] != found["sha256"]
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        pytest.param("echo 9.0", ["9.0"], id="one"),
+        pytest.param("echo 12.0; echo 9.0; echo 9.0", ["9.0", "12.0"], id="several"),
+        pytest.param("echo No devices were found", [], id="none"),
+        pytest.param("echo 9.0; exit 9", [], id="driver-broken"),
+    ],
+)
+def test_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, expected: list[str]
+) -> None:
+    script(tmp_path / "nvidia-smi", output)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert probe.gpu_facts() == expected
+
+
+def test_a_hanging_driver_does_not_hang_the_probe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(tmp_path / "nvidia-smi", "exec sleep 60")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(probe, "COMMAND_TIMEOUT_S", 0.2)
+    assert probe.gpu_facts() == []
+
+
+def test_free_disk_of_a_cache_that_is_not_there_yet(tmp_path: Path) -> None:
+    assert probe.free_disk_gb(tmp_path / "a/b/c") == pytest.approx(
+        probe.free_disk_gb(tmp_path), abs=1.0
+    )

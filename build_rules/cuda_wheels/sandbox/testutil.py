@@ -1,0 +1,147 @@
+"""A package index, archives and wheels that tests make for themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.server
+import io
+import socket
+import tarfile
+import threading
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+def sha256(data: bytes) -> str:
+    """The sha256 of some bytes, in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def tar_bytes(
+    files: Mapping[str, str], *, mode: int = 0o644, suffix: Literal["gz", "xz"] = "gz"
+) -> bytes:
+    """A compressed tar archive with these files."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:xz" if suffix == "xz" else "w:gz") as tar:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(text.encode()), mode
+            tar.addfile(member, io.BytesIO(text.encode()))
+    return buffer.getvalue()
+
+
+def zip_bytes(files: Mapping[str, str], *, mode: int = 0o100644) -> bytes:
+    """A zip archive with these files."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as package:
+        for name, text in files.items():
+            member = zipfile.ZipInfo(name)
+            member.external_attr = mode << 16
+            package.writestr(member, text)
+    return buffer.getvalue()
+
+
+def wheel_bytes(name: str, version: str, *, requires: str = "") -> bytes:
+    """A pure wheel with nothing but metadata."""
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    if requires:
+        metadata += f"Requires-Dist: {requires}\n"
+    info = f"{name}-{version}.dist-info"
+    wheel = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    record = f"{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n"
+    return zip_bytes(
+        {f"{info}/METADATA": metadata, f"{info}/WHEEL": wheel, f"{info}/RECORD": record}
+    )
+
+
+@dataclass
+class Index:
+    """A simple index (PEP 503) on this machine; `hashes` off leaves the fragments away."""
+
+    hashes: bool = True
+    files: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    broken: int = 0
+    requested: list[str] = field(default_factory=list)
+    wrong_hashes: dict[str, str] = field(default_factory=dict)
+    port: int = 0
+
+    @property
+    def url(self) -> str:
+        """The address to configure, with a user and a password that no message may show."""
+        return f"http://someone:s3cret@127.0.0.1:{self.port}/simple"
+
+    def add(self, project: str, filename: str, content: bytes) -> str:
+        """Serve a file of a project; its sha256 is returned."""
+        self.files.setdefault(project, {})[filename] = content
+        return sha256(content)
+
+    def page(self, project: str) -> str:
+        """The page that lists the files of a project."""
+        links = []
+        for filename, content in self.files[project].items():
+            announced = self.wrong_hashes.get(filename, sha256(content))
+            fragment = f"#sha256={announced}" if self.hashes else ""
+            links.append(f'<a href="/files/{project}/{filename}{fragment}">{filename}</a>')
+        return f"<!DOCTYPE html><html><body>{'<br>'.join(links)}</body></html>"
+
+    def answer(self, path: str) -> tuple[int, str, bytes]:
+        """Status, content type and body for a path."""
+        self.requested.append(path)
+        if self.broken > 0:
+            self.broken -= 1
+            return 503, "text/plain", b"try later"
+        parts = path.strip("/").split("/")
+        if parts[0] == "simple" and len(parts) == 2 and parts[1] in self.files:
+            return 200, "text/html", self.page(parts[1]).encode()
+        if parts[0] == "files" and len(parts) == 3 and parts[2] in self.files.get(parts[1], {}):
+            return 200, "application/octet-stream", self.files[parts[1]][parts[2]]
+        return 404, "text/plain", b"not here"
+
+
+@contextlib.contextmanager
+def serving(index: Index) -> Iterator[Index]:
+    """Serve an index from a thread of this process."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, content_type, body = index.answer(self.path.split("?")[0])
+            self.send_response(status)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    index.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield index
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@contextlib.contextmanager
+def silent_server() -> Iterator[str]:
+    """The address of a server that accepts connections and never answers."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(8)
+        yield f"http://someone:s3cret@127.0.0.1:{listening.getsockname()[1]}/simple"
+
+
+def unused_address() -> str:
+    """An address at which nothing listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"http://someone:s3cret@127.0.0.1:{taken.getsockname()[1]}/simple"

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from cuda_wheels.sandbox.program import ProgramError
+from cuda_wheels.sandbox.testutil import tar_bytes, zip_bytes
+from cuda_wheels.sandbox.unpack import unpack
+
+# Does not compress: a cut falls within the data.
+NOISE = "".join(hashlib.sha256(bytes([number])).hexdigest() for number in range(200))
+
+
+def link_tar(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        member = tarfile.TarInfo(name)
+        member.type, member.linkname = kind, target
+        tar.addfile(member)
+    return buffer.getvalue()
+
+
+def modes(tree: Path) -> dict[str, int]:
+    return {str(p.relative_to(tree)): p.stat().st_mode & 0o7777 for p in sorted(tree.rglob("*"))}
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param(tar_bytes({"t/d/f": ""}, mode=0o600), 0o644, id="tar-private"),
+        pytest.param(tar_bytes({"t/d/f": ""}, mode=0o4775), 0o755, id="tar-setuid"),
+        pytest.param(tar_bytes({"t/d/f": ""}, mode=0o444), 0o644, id="tar-read-only"),
+        pytest.param(zip_bytes({"t/d/f": ""}, mode=0o100600), 0o644, id="zip-private"),
+        pytest.param(zip_bytes({"t/d/f": ""}, mode=0o100700), 0o755, id="zip-executable"),
+        pytest.param(zip_bytes({"t/d/f": ""}, mode=0), 0o644, id="zip-without-modes"),
+    ],
+)
+def test_modes_are_the_same_everywhere(tmp_path: Path, content: bytes, expected: int) -> None:
+    (tmp_path / "archive").write_bytes(content)
+    unpack(tmp_path / "archive", tmp_path / "out")
+    assert modes(tmp_path / "out") == {"d": 0o755, "d/f": expected}
+
+
+def test_links_inside_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "archive").write_bytes(link_tar("top/link", "target"))
+    unpack(tmp_path / "archive", tmp_path / "out")
+    assert (tmp_path / "out/link").readlink() == Path("target")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(tar_bytes({"ok": "", "../escaped": "x"}), id="tar-parent"),
+        pytest.param(tar_bytes({"/escaped": "x"}), id="tar-absolute"),
+        pytest.param(tar_bytes({"a/../../escaped": "x"}), id="tar-inner-parent"),
+        pytest.param(link_tar("escaped", "../../target"), id="tar-link"),
+        pytest.param(link_tar("escaped", "/target"), id="tar-absolute-link"),
+        pytest.param(link_tar("escaped", "", tarfile.CHRTYPE), id="tar-device"),
+        pytest.param(zip_bytes({"ok": "", "../escaped": "x"}), id="zip-parent"),
+        pytest.param(zip_bytes({"/escaped": "x"}), id="zip-absolute"),
+    ],
+)
+def test_members_outside_are_refused(tmp_path: Path, content: bytes) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / "archive").write_bytes(content)
+    with pytest.raises(ProgramError, match="outside its own folder") as raised:
+        unpack(inner / "archive", inner / "out")
+    assert "escaped" in str(raised.value)
+    assert [path.name for path in tmp_path.rglob("*")] == ["inner", "archive"]
+
+
+def test_all_bad_members_are_named_at_once(tmp_path: Path) -> None:
+    (tmp_path / "archive").write_bytes(zip_bytes({"../one": "", "/two": ""}))
+    with pytest.raises(ProgramError, match=r"(?s)\.\./one.*/two"):
+        unpack(tmp_path / "archive", tmp_path / "out")
+
+
+def test_links_in_a_zip_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "archive").write_bytes(zip_bytes({"top/link": "/etc"}, mode=0o120777))
+    with pytest.raises(ProgramError, match="top/link"):
+        unpack(tmp_path / "archive", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        pytest.param(b"<html>", "neither a zip nor a tar", id="no-archive"),
+        pytest.param(tar_bytes({}), "is empty", id="empty"),
+        pytest.param(tar_bytes({"t/a": NOISE})[:5000], "damaged", id="cut-off"),
+    ],
+)
+def test_what_is_no_archive(tmp_path: Path, content: bytes, words: str) -> None:
+    (tmp_path / "archive").write_bytes(content)
+    with pytest.raises(ProgramError, match=words):
+        unpack(tmp_path / "archive", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
