@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from uv import find_uv_bin
 
 from cuda_wheels.sandbox import environment, lock
 from cuda_wheels.sandbox.program import ProgramError
@@ -16,10 +16,8 @@ from cuda_wheels.sandbox.testutil import Index, serving, unused_address, wheel_b
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bootstrap environment with the uv of the test environment."""
     monkeypatch.chdir(tmp_path)
-    uv = shutil.which("uv")
-    assert uv, "the test environment must have uv on PATH"
     (tmp_path / "bootstrap/bin").mkdir(parents=True)
-    (tmp_path / "bootstrap/bin/uv").symlink_to(uv)
+    (tmp_path / "bootstrap/bin/uv").symlink_to(find_uv_bin())
     monkeypatch.setattr(environment, "ensure_bootstrap", lambda *_: tmp_path / "bootstrap")
 
 

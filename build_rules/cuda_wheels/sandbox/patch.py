@@ -4,7 +4,7 @@ Overlay files come before the patches, so that a patch may wire a new file in. A
 replaces a file of the source: that is a patch's work, which shows what changed and stops
 applying when the source moves.
 
-Request: `source`, `patches` (each with `name` and `path`), `overlay` (directories, or null),
+Request: `source`, `patches` (each with `name` and `path`), `overlay` (a directory, or null),
 `out`. `git apply` is strict here: a hunk must match every line of its context, but it may have
 moved.
 """
@@ -161,11 +161,8 @@ def main(request: Mapping[str, Any]) -> None:
         tree, home = Path(scratch) / "tree", Path(scratch) / "home"
         home.mkdir()
         shutil.copytree(request["source"], tree, symlinks=True)
-        clashes = [
-            clash
-            for overlay in request.get("overlay") or ()
-            for clash in copy_overlay(Path(overlay), tree)
-        ]
+        overlay = request.get("overlay")
+        clashes = copy_overlay(Path(overlay), tree) if overlay else []
         if clashes:
             raise program.ProgramError(
                 f"The overlay would replace files of the source: {', '.join(clashes)}.\n"

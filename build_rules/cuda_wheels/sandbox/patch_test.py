@@ -36,7 +36,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (source / "setup.py").write_text(SETUP)
 
 
-def run(patches: dict[str, str], overlay: list[str] | None = None) -> Path:
+def run(patches: dict[str, str], overlay: str | None = None) -> Path:
     listed = []
     for name, text in patches.items():
         Path(name).write_bytes(text.encode())
@@ -45,7 +45,7 @@ def run(patches: dict[str, str], overlay: list[str] | None = None) -> Path:
     return Path("patched")
 
 
-def failure(patches: dict[str, str], overlay: list[str] | None = None) -> str:
+def failure(patches: dict[str, str], overlay: str | None = None) -> str:
     with pytest.raises(ProgramError) as raised:
         run(patches, overlay)
     assert not Path("patched").exists()
@@ -163,14 +163,14 @@ def test_the_users_git_settings_do_not_count(monkeypatch: pytest.MonkeyPatch) ->
 def test_overlay_comes_before_the_patches() -> None:
     Path("overlay/csrc").mkdir(parents=True)
     Path("overlay/csrc/shim.h").write_text("old\n")
-    tree = run({"1.patch": diff("csrc/shim.h", "old\n", "new\n")}, ["overlay"])
+    tree = run({"1.patch": diff("csrc/shim.h", "old\n", "new\n")}, "overlay")
     assert (tree / "csrc/shim.h").read_text() == "new\n"
 
 
 def test_overlay_never_replaces_a_file_of_the_source() -> None:
     Path("overlay").mkdir()
     Path("overlay/setup.py").write_text("ours")
-    message = failure({}, ["overlay"])
+    message = failure({}, "overlay")
     assert "would replace files of the source: setup.py" in message
 
 
