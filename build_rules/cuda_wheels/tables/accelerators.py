@@ -7,7 +7,6 @@ project replaces, checked against the images and indexes of 2026-09-28.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Optional, Tuple
 
 
 @dataclass(frozen=True)
@@ -21,23 +20,23 @@ class Accelerator:
 
     name: str
     kind: str  # "cuda" | "rocm" | "cpu"
-    full_version: Optional[str]
-    min_torch: Optional[str]
+    full_version: str | None
+    min_torch: str | None
     torch_index: str
 
     @property
-    def cuda_version(self) -> Optional[str]:
+    def cuda_version(self) -> str | None:
         """`major.minor` of CUDA, None for an accelerator that is not CUDA."""
         if self.kind != "cuda" or self.full_version is None:
             return None
         return ".".join(self.full_version.split(".")[:2])
 
     @property
-    def cuda_major(self) -> Optional[int]:
+    def cuda_major(self) -> int | None:
         return int(self.cuda_version.split(".")[0]) if self.cuda_version else None
 
 
-ACCELERATORS: Tuple[Accelerator, ...] = (
+ACCELERATORS: tuple[Accelerator, ...] = (
     Accelerator("cu118", "cuda", "11.8.0", None, "cu118"),
     Accelerator("cu121", "cuda", "12.1.1", None, "cu121"),
     Accelerator("cu124", "cuda", "12.4.1", None, "cu124"),
@@ -53,65 +52,65 @@ ACCELERATORS: Tuple[Accelerator, ...] = (
 )
 
 # CUDA major -> the oldest driver branch that runs it, by forward compatibility within a major.
-DRIVER_FLOORS: Dict[int, int] = {
+DRIVER_FLOORS: dict[int, int] = {
     11: 450,
     12: 525,
     13: 580,
 }
 
 # Our name of a CPU architecture -> the machine's own name, as in wheel tags.
-MACHINES: Dict[str, str] = {
+MACHINES: dict[str, str] = {
     "amd64": "x86_64",
     "arm64": "aarch64",
 }
 
 # Architecture -> accelerators that it has. NVIDIA and PyTorch publish no arm64 server builds of
 # CUDA before 12.6, and AMD none of ROCm.
-SUPPORTED_ARCHES: Dict[str, Tuple[str, ...]] = {
+SUPPORTED_ARCHES: dict[str, tuple[str, ...]] = {
     "amd64": tuple(accel.name for accel in ACCELERATORS),
     "arm64": ("cu126", "cu128", "cu129", "cu130", "cu131", "cu132", "cpu"),
 }
 
 # What a wheel is built on. `manylinux_2_28` stands for Rocky Linux 8, whose glibc is 2.28.
-BASES: Tuple[str, ...] = ("manylinux_2_28", "ubuntu24.04", "ubuntu22.04")
+BASES: tuple[str, ...] = ("manylinux_2_28", "ubuntu24.04", "ubuntu22.04")
 
-_CPU_IMAGES: Dict[str, str] = {
+_CPU_IMAGES: dict[str, str] = {
     "manylinux_2_28": "rockylinux:8",
     "ubuntu24.04": "ubuntu:24.04",
     "ubuntu22.04": "ubuntu:22.04",
 }
-_CUDA_BASES: Dict[str, str] = {
+_CUDA_BASES: dict[str, str] = {
     "manylinux_2_28": "rockylinux8",
     "ubuntu24.04": "ubuntu24.04",
     "ubuntu22.04": "ubuntu22.04",
 }
 # These releases are older than Ubuntu 24.04 and have no image on it.
-_WITHOUT_UBUNTU_24_04: Tuple[str, ...] = ("cu118", "cu121", "cu124")
+_WITHOUT_UBUNTU_24_04: tuple[str, ...] = ("cu118", "cu121", "cu124")
 
 
-def find_accelerator(name: str) -> Optional[Accelerator]:
+def find_accelerator(name: str) -> Accelerator | None:
     """The accelerator of that name, None if there is none."""
     return next((accel for accel in ACCELERATORS if accel.name == name), None)
 
 
-def cuda_version(name: str) -> Optional[str]:
+def cuda_version(name: str) -> str | None:
     """`major.minor` of an accelerator's CUDA; None if it has none or is unknown."""
     accel = find_accelerator(name)
     return accel.cuda_version if accel else None
 
 
-def cuda_major(name: str) -> Optional[int]:
+def cuda_major(name: str) -> int | None:
     accel = find_accelerator(name)
     return accel.cuda_major if accel else None
 
 
-def driver_floor(name: str) -> Optional[int]:
+def driver_floor(name: str) -> int | None:
     """The oldest driver branch for an accelerator; None if it needs no NVIDIA driver."""
     major = cuda_major(name)
     return DRIVER_FLOORS.get(major) if major is not None else None
 
 
-def image_name(name: str, base: str = "manylinux_2_28") -> Optional[str]:
+def image_name(name: str, base: str = "manylinux_2_28") -> str | None:
     """The published image with an accelerator's toolkit on `base`, None if there is none."""
     accel = find_accelerator(name)
     if accel is None or base not in BASES:

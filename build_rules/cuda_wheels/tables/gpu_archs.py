@@ -10,13 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Dict, Optional, Tuple
 
 _TO_9_0 = tuple("5.0 5.2 5.3 6.0 6.1 6.2 7.0 7.2 7.5 8.0 8.6 8.7 8.9 9.0".split())
 _CUDA_13 = tuple("7.5 8.0 8.6 8.7 8.8 8.9 9.0 10.0 10.3 11.0 12.0 12.1".split())
 
 # What each toolkit's nvcc can emit: membership, not a range; the lists have holes.
-NVCC_GPU_ARCHS: Dict[str, Tuple[str, ...]] = {
+NVCC_GPU_ARCHS: dict[str, tuple[str, ...]] = {
     "cu118": ("3.5", "3.7", *_TO_9_0),
     "cu121": _TO_9_0,
     "cu124": _TO_9_0,
@@ -29,7 +28,7 @@ NVCC_GPU_ARCHS: Dict[str, Tuple[str, ...]] = {
 }
 
 # (architecture, accelerator) -> what the replaced script compiled for when it was told nothing.
-DEFAULT_GPU_ARCHS: Dict[Tuple[str, str], Tuple[str, ...]] = {
+DEFAULT_GPU_ARCHS: dict[tuple[str, str], tuple[str, ...]] = {
     ("amd64", "cu118"): ("7.0", "7.5", "8.0", "8.6"),
     ("amd64", "cu121"): ("7.0", "7.5", "8.0", "8.6", "8.9", "9.0"),
     ("amd64", "cu124"): ("7.0", "7.5", "8.0", "8.6", "8.9", "9.0"),
@@ -52,17 +51,17 @@ DEFAULT_GPU_ARCHS: Dict[Tuple[str, str], Tuple[str, ...]] = {
 # `supported_arches` of torch/utils/cpp_extension.py, read in the wheels of torch 2.9.1, 2.10.0,
 # 2.11.0 and 2.13.0, which agree; its variants with the suffix `a` are left out. Anything else is
 # `ValueError: Unknown CUDA arch`.
-TORCH_EXTENSION_ARCHS: Tuple[str, ...] = (
+TORCH_EXTENSION_ARCHS: tuple[str, ...] = (
     *("3.5", "3.7"),
     *_TO_9_0,
     *("10.0", "10.3", "11.0", "12.0", "12.1"),
 )
 
 # `supported_arches` of cumm/common.py in the wheel of cumm 0.8.2, which accepts each with `+PTX`.
-CUMM_ARCHS: Tuple[str, ...] = ("3.5", "3.7", *_TO_9_0, "10.0", "12.0")
+CUMM_ARCHS: tuple[str, ...] = ("3.5", "3.7", *_TO_9_0, "10.0", "12.0")
 
 # CUDA 13 calls the architecture 10.1 of CUDA 12 (Thor) 11.0.
-_RENAMED: Dict[str, str] = {"10.1": "11.0", "11.0": "10.1"}
+_RENAMED: dict[str, str] = {"10.1": "11.0", "11.0": "10.1"}
 
 _CAPABILITY = re.compile(r"(\d{1,2}\.\d)([af]?)(\+PTX)?")
 
@@ -80,15 +79,15 @@ class GpuArchRule:
 
     name: str
     variable: str
-    known: Tuple[str, ...]
-    stand_ins: Tuple[Tuple[str, str], ...] = ()
+    known: tuple[str, ...]
+    stand_ins: tuple[tuple[str, str], ...] = ()
     ptx_of_older: bool = False
     separator: str = ";"
     compact: bool = False
     ptx_in_value: bool = True
     unknown_because: str = ""
 
-    def stand_in(self, arch: str) -> Optional[str]:
+    def stand_in(self, arch: str) -> str | None:
         """What is compiled for `arch`: itself, another, one with `+PTX`, or nothing (None)."""
         if arch in self.known:
             return arch
@@ -130,7 +129,7 @@ FLASH_ATTN = GpuArchRule(
     unknown_because="flash-attn 2 has no kernels for it",
 )
 
-GPU_ARCH_RULES: Dict[str, GpuArchRule] = {rule.name: rule for rule in (TORCH, CUMM, FLASH_ATTN)}
+GPU_ARCH_RULES: dict[str, GpuArchRule] = {rule.name: rule for rule in (TORCH, CUMM, FLASH_ATTN)}
 
 
 @dataclass(frozen=True)
@@ -142,13 +141,13 @@ class AppliedArchs:
     """
 
     rule: str
-    env: Tuple[Tuple[str, str], ...]
-    cubins: Tuple[str, ...]
-    ptx: Tuple[str, ...]
-    dropped: Tuple[Tuple[str, str], ...]
+    env: tuple[tuple[str, str], ...]
+    cubins: tuple[str, ...]
+    ptx: tuple[str, ...]
+    dropped: tuple[tuple[str, str], ...]
 
     @property
-    def skipped(self) -> Optional[str]:
+    def skipped(self) -> str | None:
         """Why there is nothing to compile, None if there is something."""
         if self.cubins or self.rule not in GPU_ARCH_RULES:
             return None
@@ -163,7 +162,7 @@ class AppliedArchs:
 
 def apply_rule(rule: GpuArchRule, archs: Iterable[str]) -> AppliedArchs:
     """What `rule` compiles for `archs`; nothing raises, what does not work is dropped."""
-    wanted: Dict[str, bool] = {}  # architecture -> whether with PTX
+    wanted: dict[str, bool] = {}  # architecture -> whether with PTX
     dropped = []
     for arch in archs:
         if not is_capability(arch):
@@ -189,7 +188,7 @@ def apply_rule(rule: GpuArchRule, archs: Iterable[str]) -> AppliedArchs:
 
 def _variables(
     rule: GpuArchRule, archs: Iterable[str], with_ptx: Iterable[str]
-) -> Tuple[Tuple[str, str], ...]:
+) -> tuple[tuple[str, str], ...]:
     words = [
         (digits(arch) if rule.compact else arch)
         + ("+PTX" if rule.ptx_in_value and arch in with_ptx else "")
@@ -202,23 +201,23 @@ def _variables(
     return (value,) if rule.ptx_in_value or not flags else (value, ("NVCC_APPEND_FLAGS", flags))
 
 
-def covered_archs(rule: GpuArchRule) -> Tuple[str, ...]:
+def covered_archs(rule: GpuArchRule) -> tuple[str, ...]:
     """Every architecture of some toolkit for which `rule` compiles something."""
     return tuple(arch for arch in all_archs() if rule.stand_in(arch))
 
 
-def all_archs() -> Tuple[str, ...]:
+def all_archs() -> tuple[str, ...]:
     """Every architecture that some toolkit emits, in ascending order."""
     return tuple(sorted({arch for row in NVCC_GPU_ARCHS.values() for arch in row}, key=_order))
 
 
-def toolkits_for(gpu_arch: str) -> Tuple[str, ...]:
+def toolkits_for(gpu_arch: str) -> tuple[str, ...]:
     """The accelerators whose nvcc emits `gpu_arch`, oldest first."""
     arch = normalize_arch(gpu_arch)
     return tuple(accel for accel, archs in NVCC_GPU_ARCHS.items() if arch in archs)
 
 
-def nvcc_problem(accel: str, gpu_arch: str) -> Optional[str]:
+def nvcc_problem(accel: str, gpu_arch: str) -> str | None:
     """Why the nvcc of `accel` cannot emit `gpu_arch` and which toolkits can; None if it can."""
     arch = normalize_arch(gpu_arch)
     emitted = NVCC_GPU_ARCHS.get(accel)
@@ -235,7 +234,7 @@ def nvcc_problem(accel: str, gpu_arch: str) -> Optional[str]:
     return f"{finding}. These can: {', '.join(toolkits)}."
 
 
-def parse_archs(text: str) -> Tuple[str, ...]:
+def parse_archs(text: str) -> tuple[str, ...]:
     """The architectures in a list separated by spaces, `;` or `,`, each once, in their order.
 
     Nothing is refused here: who knows where the list comes from says what is wrong with it.
@@ -262,7 +261,7 @@ def digits(arch: str) -> str:
     return normalize_arch(arch).replace(".", "")
 
 
-def gpu_code(archs: Iterable[str]) -> Tuple[str, ...]:
+def gpu_code(archs: Iterable[str]) -> tuple[str, ...]:
     """The device code that `archs` stand for: `sm_90`, and `compute_90` too for `9.0+PTX`."""
     names = []
     for arch in archs:
@@ -290,12 +289,12 @@ def runs_on(gpu_arch: str, cubins: Iterable[str], ptx: Iterable[str]) -> bool:
     return gpu[0] < 10 and any(code[0] == gpu[0] and code <= gpu for code in codes)
 
 
-def _order(arch: str) -> Tuple[int, ...]:
+def _order(arch: str) -> tuple[int, ...]:
     if not is_capability(arch):
         return (0, 0)
     return tuple(int(part) for part in normalize_arch(arch).split("."))
 
 
-def _code_order(name: str) -> Tuple[int, ...]:
+def _code_order(name: str) -> tuple[int, ...]:
     number = re.sub(r"\D", "", name)
     return (int(number[:-1]), int(number[-1]))
