@@ -6,8 +6,9 @@ module knows neither how a value was found nor whether it is right.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 # The layout of the JSON document. Facts of another layout are refused, never half understood.
 FORMAT = 1
@@ -32,7 +33,7 @@ class VersionNeed:
 
     family: str
     version: str
-    symbols: Tuple[str, ...] = ()
+    symbols: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -40,7 +41,7 @@ class VersionNeed:
         return f"{self.family}_{self.version}"
 
     @property
-    def number(self) -> Tuple[int, ...]:
+    def number(self) -> tuple[int, ...]:
         """The version for comparison."""
         return version_number(self.version)
 
@@ -58,25 +59,25 @@ class LibraryFacts:
     size: int
     machine: str
     soname: str = ""
-    needed: Tuple[str, ...] = ()
-    version_needs: Tuple[VersionNeed, ...] = ()
-    unlisted_needs: Tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
+    version_needs: tuple[VersionNeed, ...] = ()
+    unlisted_needs: tuple[str, ...] = ()
     libstdcxx: str = LIBSTDCXX_UNUSED
-    images: Tuple[Tuple[str, int], ...] = ()
-    rpaths: Tuple[str, ...] = ()
-    build_paths: Tuple[str, ...] = ()
+    images: tuple[tuple[str, int], ...] = ()
+    rpaths: tuple[str, ...] = ()
+    build_paths: tuple[str, ...] = ()
 
     @property
-    def cubins(self) -> Tuple[str, ...]:
+    def cubins(self) -> tuple[str, ...]:
         """The GPU archs with machine code, `sm_90`."""
         return tuple(name for name, _ in self.images if name.startswith("sm_"))
 
     @property
-    def ptx(self) -> Tuple[str, ...]:
+    def ptx(self) -> tuple[str, ...]:
         """The virtual archs with PTX, `compute_120`."""
         return tuple(name for name, _ in self.images if name.startswith("compute_"))
 
-    def newest(self, family: str) -> Optional[VersionNeed]:
+    def newest(self, family: str) -> VersionNeed | None:
         """The newest version of `family` (GLIBC, GLIBCXX, CXXABI, GCC) that it asks for."""
         needs = [need for need in self.version_needs if need.family == family]
         return max(needs, key=lambda need: need.number, default=None)
@@ -98,26 +99,26 @@ class WheelFacts:
     version: str
     python_tag: str
     abi_tag: str
-    platform_tags: Tuple[str, ...]
+    platform_tags: tuple[str, ...]
     sha256: str
     size: int
-    wheel_tags: Tuple[str, ...] = ()
+    wheel_tags: tuple[str, ...] = ()
     root_is_purelib: bool = False
-    record_problems: Tuple[str, ...] = ()
-    requires_dist: Tuple[str, ...] = ()
+    record_problems: tuple[str, ...] = ()
+    requires_dist: tuple[str, ...] = ()
     policy: str = ""
     symbol_policy: str = ""
     policy_problem: str = ""
-    unprovided: Tuple[str, ...] = ()
-    grafted: Tuple[str, ...] = ()
-    libraries: Tuple[LibraryFacts, ...] = ()
+    unprovided: tuple[str, ...] = ()
+    grafted: tuple[str, ...] = ()
+    libraries: tuple[LibraryFacts, ...] = ()
 
     @property
     def record_ok(self) -> bool:
         """True if RECORD lists every member with its right hash and size, and nothing else."""
         return not self.record_problems
 
-    def to_json(self) -> Dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The facts as a JSON object with sorted keys; equal facts give equal objects."""
         document = {"format": FORMAT, **asdict(self)}
         for library in document["libraries"]:
@@ -143,25 +144,25 @@ class WheelFacts:
             ) from error
 
     @property
-    def cubins(self) -> Tuple[str, ...]:
+    def cubins(self) -> tuple[str, ...]:
         """The GPU archs with machine code in any library."""
         return gpu_order({arch for library in self.libraries for arch in library.cubins})
 
     @property
-    def ptx(self) -> Tuple[str, ...]:
+    def ptx(self) -> tuple[str, ...]:
         """The virtual archs with PTX in any library."""
         return gpu_order({arch for library in self.libraries for arch in library.ptx})
 
 
-def version_number(text: str) -> Tuple[int, ...]:
+def version_number(text: str) -> tuple[int, ...]:
     """A dotted version for comparison; a part that is no number counts as 0."""
     return tuple(int(part) if part.isdigit() else 0 for part in text.split("."))
 
 
-def gpu_order(archs: Iterable[str]) -> Tuple[str, ...]:
+def gpu_order(archs: Iterable[str]) -> tuple[str, ...]:
     """GPU archs in the order of their number, `sm_90` before `sm_90a` before `sm_120`."""
 
-    def key(arch: str) -> Tuple[str, int, str]:
+    def key(arch: str) -> tuple[str, int, str]:
         kind, _, value = arch.partition("_")
         digits = value.rstrip("abcdefghijklmnopqrstuvwxyz")
         return kind, int(digits) if digits.isdigit() else 0, value
@@ -180,7 +181,7 @@ def _library_from_json(document: Mapping[str, Any]) -> LibraryFacts:
     )
 
 
-def _tuples(item: Mapping[str, Any]) -> Dict[str, Any]:
+def _tuples(item: Mapping[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in item.items()}
 
 
@@ -221,7 +222,7 @@ def _measured(facts: WheelFacts) -> str:
     return text
 
 
-def _library_rows(library: LibraryFacts) -> List[Tuple[str, str]]:
+def _library_rows(library: LibraryFacts) -> list[tuple[str, str]]:
     rows = [
         ("machine", f"{library.machine}, {_size(library.size)}"),
         ("needs", ", ".join(library.needed) or "no library"),
@@ -239,7 +240,7 @@ def _library_rows(library: LibraryFacts) -> List[Tuple[str, str]]:
     return rows
 
 
-def _newest(library: LibraryFacts) -> List[str]:
+def _newest(library: LibraryFacts) -> list[str]:
     texts = []
     for family in ("GLIBC", "GLIBCXX", "CXXABI", "GCC"):
         need = library.newest(family)
@@ -249,7 +250,7 @@ def _newest(library: LibraryFacts) -> List[str]:
     return texts
 
 
-def _aligned(rows: Sequence[Tuple[str, str]]) -> List[str]:
+def _aligned(rows: Sequence[tuple[str, str]]) -> list[str]:
     width = max(len(label) for label, _ in rows)
     return [f"{label:<{width}}  {value}" for label, value in rows]
 

@@ -45,9 +45,7 @@ _RUNTIME_PREFIXES = ("_ZSt", "_ZNSt", "_ZNKSt", "__cxa_throw", "__cxa_begin_catc
 # Absolute paths of source files, as assertions and debug information hold them. That no part of a
 # longer name goes before is looked at afterwards: a pattern that begins with a plain letter is
 # found fifty times as fast.
-_SOURCE_PATH = re.compile(
-    rb"/[\w.+@~=/-]+\.(?:cuh?|cc|cpp|cxx|c|hh?|hpp|hxx|inl|ipp|tcc)(?![\w.])"
-)
+_SOURCE_PATH = re.compile(rb"/[\w.+@~=/-]+\.(?:cuh?|cc|cpp|cxx|c|hh?|hpp|hxx|inl|ipp|tcc)(?![\w.])")
 _IN_A_NAME = re.compile(rb"[\w.+@~=$/-]")
 _DEVICE_CODE = (".nv_fatbin", "__nv_relfatbin")
 # Directories that compilers and system headers lie in, the same wherever they are installed.

@@ -88,6 +88,12 @@ def files_of(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     return [member for member in archive.infolist() if not member.is_dir()]
 
 
+def is_elf(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bool:
+    """Whether a member is an ELF file, by its first bytes."""
+    with archive.open(member) as file:
+        return file.read(len(ELF_MAGIC)) == ELF_MAGIC
+
+
 def dist_info(path: Path, names: Iterable[str]) -> str:
     """The name of the one .dist-info directory of a wheel."""
     found = {name.split("/")[0] for name in names if "/" in name}
