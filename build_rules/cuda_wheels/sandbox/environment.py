@@ -267,6 +267,7 @@ def _ensure(cache: Path, path: Path, make: Callable[[Path], None]) -> Path:
         for leftover in path.parent.glob(f".{path.name}.*"):
             shutil.rmtree(leftover, ignore_errors=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        temporary.chmod(0o755)
         try:
             make(temporary)
             (temporary / COMPLETE).touch()

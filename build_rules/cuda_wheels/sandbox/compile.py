@@ -1,0 +1,456 @@
+"""Compile one wheel: `pip wheel` on a source tree, shut in, with the declared compilers.
+
+    python3.12 -m cuda_wheels.sandbox.compile request.json [--concurrency=N]
+
+Runs anywhere that this package is on PYTHONPATH; Pants is not needed. Paths in the request are
+relative to the working directory. Writes `<out>/*.whl`, `build.log` and `compile.json`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, TextIO
+
+from cuda_wheels.sandbox import (
+    compiler,
+    environment,
+    extensions,
+    failure,
+    machine,
+    namespace,
+    shims,
+    toolchain,
+)
+from cuda_wheels.sandbox.namespace import FIXED, Isolation
+from cuda_wheels.sandbox.program import ProgramError, require, run
+from cuda_wheels.tables import jobs
+
+REQUIRED = (
+    "distribution",
+    "version",
+    "variant",
+    "source",
+    "build_lock",
+    "bootstrap_lock",
+    "toolchain",
+    "memory_per_job_gb",
+    "log",
+)
+CCACHE_SIZE = "20G"
+
+# What the interpreter was built with (debug information, search paths of the machine that built
+# it) must not reach a wheel: these replace sysconfig's. A target's `env` goes over them.
+DEFAULT_FLAGS = {
+    "CC": "gcc",
+    "CXX": "g++",
+    "CFLAGS": "-fno-strict-overflow -DNDEBUG -O3",
+    "CXXFLAGS": "-fno-strict-overflow -DNDEBUG -O3",
+    "LDSHARED": "gcc -shared",
+    "LDCXXSHARED": "g++ -shared",
+    "NVCC_THREADS": "1",
+}
+
+_WORK = FIXED / "work"
+_ENV = FIXED / "env"
+_TOOLKIT = FIXED / "toolkit"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request with its defaults filled in and its paths made absolute."""
+
+    distribution: str
+    version: str
+    variant: str
+    source: Path
+    build_lock: Path
+    bootstrap_lock: Path
+    cache: Path
+    wheels: tuple[Path, ...]
+    gcc: str
+    gxx: str
+    cuda_home: Path | None
+    identity: str
+    env: dict[str, str]
+    memory_per_job_gb: float
+    glibc_shims: tuple[str, ...]
+    log: str
+    source_date_epoch: int
+    out: Path
+
+    @classmethod
+    def parse(cls, data: dict[str, Any]) -> Request:
+        """Check the JSON request, reporting everything that is wrong with it."""
+        require(data, *REQUIRED)
+        tools = data["toolchain"]
+        require(tools, "gcc", "gxx")
+        request = cls(
+            distribution=data["distribution"],
+            version=data["version"],
+            variant=data["variant"],
+            source=Path(data["source"]).absolute(),
+            build_lock=Path(data["build_lock"]).absolute(),
+            bootstrap_lock=Path(data["bootstrap_lock"]).absolute(),
+            cache=Path(data.get("cache", ".cuda_wheels")).absolute(),
+            wheels=tuple(Path(wheel).absolute() for wheel in data.get("wheels", ())),
+            gcc=tools["gcc"],
+            gxx=tools["gxx"],
+            cuda_home=Path(tools["cuda_home"]) if tools.get("cuda_home") else None,
+            identity=tools.get("identity", ""),
+            env=dict(data.get("env", {})),
+            memory_per_job_gb=float(data["memory_per_job_gb"]),
+            glibc_shims=tuple(data.get("glibc_shims", ())),
+            log=data["log"],
+            source_date_epoch=int(data.get("source_date_epoch", 315532800)),
+            out=Path(data.get("out", "dist")).absolute(),
+        )
+        inputs = (request.source, request.build_lock, request.bootstrap_lock, *request.wheels)
+        missing = [str(path) for path in inputs if not path.exists()]
+        if missing:
+            raise ProgramError(f"The request names files that are not there: {', '.join(missing)}.")
+        return request
+
+
+class Log:
+    """The build's log: in the cache, where it can be followed, and a copy among the outputs."""
+
+    def __init__(self, path: Path, copy: Path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self.lines: list[str] = []
+        self._files: list[TextIO] = [
+            open(path, "a", buffering=1, encoding="utf-8"),
+            open(copy, "w", buffering=1, encoding="utf-8"),
+        ]
+
+    def write(self, line: str) -> None:
+        """Append one line to both and flush it."""
+        self.lines.append(line)
+        for file in self._files:
+            file.write(line + "\n")
+
+    def copy_from(self, stream: TextIO) -> None:
+        """Append the stream's lines until it ends."""
+        for line in stream:
+            self.write(line.rstrip("\r\n"))
+
+
+class Interrupted(Exception):
+    """SIGTERM or SIGINT arrived."""
+
+
+def concurrency(argv: Iterable[str]) -> int:
+    """The cores that Pants gave this process; all of them where it gave no number."""
+    for argument in argv:
+        name, _, value = argument.partition("=")
+        if name == "--concurrency" and value.isdigit() and int(value) > 0:
+            return int(value)
+    return len(os.sched_getaffinity(0))
+
+
+def plan_jobs(cores: int, memory_per_job_gb: float, memory: machine.Memory) -> failure.Plan:
+    """How many compilers this build runs, and why."""
+    count = jobs.job_count(
+        concurrency=cores,
+        cpus=os.cpu_count() or 1,
+        available_gb=memory.available_gb,
+        memory_per_job_gb=memory_per_job_gb,
+    )
+    return failure.Plan(count, cores, memory_per_job_gb, memory)
+
+
+def main(data: dict[str, Any]) -> None:
+    """Compile the wheel that the request describes."""
+    request = Request.parse(data)
+    log = Log(request.cache / "logs" / request.log, Path("build.log"))
+    title = f"{request.distribution} {request.version} for {request.variant}"
+    try:
+        with _interruptible():
+            _build(request, log, title)
+    except ProgramError as error:
+        log.write(str(error))
+        raise
+    except OSError as error:
+        raise _explained(error, request, log) from error
+    except Interrupted:
+        log.write("Interrupted: the build was stopped; what is in ccache is kept.")
+        print(f"{title}: interrupted.", file=sys.stderr)
+        sys.exit(130)
+
+
+def _build(request: Request, log: Log, title: str) -> None:
+    started = time.monotonic()
+    plan = plan_jobs(concurrency(sys.argv), request.memory_per_job_gb, machine.read_memory())
+    log.write(f"== {title}, {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}")
+    log.write(f"{request.distribution}: {plan}")
+    bootstrap = environment.ensure_bootstrap(request.cache, request.bootstrap_lock)
+    log.write(f"Build environment from {request.build_lock.name}")
+    env = environment.ensure_environment(
+        request.cache, request.build_lock, bootstrap=bootstrap, kind="envs"
+    )
+    _warm_up(env, request, log)
+    real_cuda = request.cuda_home or (env / "cuda" if (env / "cuda").exists() else None)
+    toolchain.check(toolchain.Toolchain(request.gcc, request.gxx, real_cuda))
+    # Beside the working directory's other files: a rename into place needs one file system.
+    scratch = Path(tempfile.mkdtemp(prefix=".compile-", dir=Path.cwd()))
+    statistics = scratch / "ccache.log"
+    try:
+        layout = namespace.Layout(
+            work=scratch / "work",
+            read_only={"env": env, **({"toolkit": request.cuda_home} if request.cuda_home else {})},
+        )
+        inside = _Inside(request, plan.jobs, bootstrap, real_cuda, scratch / "dist", statistics)
+        outcome = _run_logged(inside, layout, log)
+        if outcome.returncode != 0:
+            why = failure.hint(outcome.returncode, log.lines, plan, [scratch, request.cache])
+            raise ProgramError(
+                failure.describe(log.lines, log.path, why, f"{title}: the build failed.")
+            )
+        wheel = _only_wheel(scratch / "dist", log, title)
+        request.out.mkdir(parents=True, exist_ok=True)
+        os.replace(wheel, request.out / wheel.name)
+        counts = read_statistics(statistics)
+        facts = {
+            "network": outcome.isolation.network,
+            "build_path": outcome.isolation.build_path,
+            "gcc": toolchain.gcc_version(request.gcc),
+            "nvcc": toolchain.nvcc_version(real_cuda),
+            "jobs": plan.jobs,
+            "ccache": counts,
+        }
+        _write_json(Path("compile.json"), facts)
+        log.write(
+            f"{wheel.name}: {time.monotonic() - started:.0f} s, ccache {counts['hits']} hits "
+            f"and {counts['misses']} misses"
+        )
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _warm_up(env: Path, request: Request, log: Log) -> None:
+    """Import once what every build imports, so that the bytecode is written.
+
+    A build sees its environment read-only, and would compile torch's modules each time.
+    """
+    marker = env / ".imported"
+    if marker.exists():
+        return
+    if not list(env.glob("lib/python3*/site-packages/pip/__init__.py")):
+        raise ProgramError(
+            f"The build environment of {request.build_lock.name} has no pip, which builds the "
+            "wheels. Write the lock again with `./pants cuda-lock`."
+        )
+    modules = ["pip._internal.cli.main", "setuptools"]
+    if list(env.glob("lib/python3*/site-packages/torch/__init__.py")):
+        modules.append("torch.utils.cpp_extension")
+    done = subprocess.run(
+        [str(env / "bin/python"), "-I", "-c", f"import {', '.join(modules)}"],
+        env={"PATH": os.defpath, "CUDA_VISIBLE_DEVICES": "", "LC_ALL": "C.UTF-8"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+    for line in done.stdout.splitlines():
+        log.write(line)
+    if done.returncode:
+        raise ProgramError(
+            f"The build environment of {request.build_lock.name} does not work: importing "
+            f"{', '.join(modules)} failed.\n{done.stdout.strip()}\nThe whole log: {log.path}"
+        )
+    marker.touch()
+
+
+def _run_logged(inside: _Inside, layout: namespace.Layout, log: Log) -> namespace.Outcome:
+    read, write = os.pipe()
+    try:
+        running = namespace.start(inside, layout, output=write)
+    finally:
+        os.close(write)
+    try:
+        with open(read, encoding="utf-8", errors="replace") as stream:
+            log.copy_from(stream)
+        return running.wait()
+    finally:
+        running.kill()
+
+
+@dataclass(frozen=True)
+class _Inside:
+    """The part of a build that runs shut in, with its tree at the fixed path."""
+
+    request: Request
+    jobs: int
+    bootstrap: Path
+    real_cuda: Path | None
+    staging: Path
+    statistics: Path
+
+    def __call__(self, isolation: Isolation) -> int:
+        request = self.request
+        print(f"network: {isolation.network}, build path: {isolation.build_path}", flush=True)
+        # The modes of files are part of a wheel.
+        os.umask(0o022)
+        source = _WORK / "source"
+        copy_tree(request.source, source)
+        for name in ("home", "tmp", "hooks"):
+            (_WORK / name).mkdir()
+        shutil.copyfile(extensions.__file__, _WORK / "hooks/sitecustomize.py")
+        cuda_home = self._write_toolchain(isolation)
+        env = self._environment(isolation, cuda_home)
+        python = str(_ENV / "bin/python")
+        pip = [python, "-m", "pip"]
+        if request.wheels:
+            overlay = ["--target", str(_WORK / "overlay"), *map(str, request.wheels)]
+            flags = ["--no-deps", "--no-index", "--no-compile", "--quiet"]
+            code = _call([*pip, "install", *flags, *overlay], env, _WORK)
+            if code:
+                return code
+        flags = ["--no-deps", "--no-build-isolation", "--no-index", "--no-cache-dir", "--verbose"]
+        self.staging.mkdir(parents=True)
+        return _call([*pip, "wheel", *flags, "-w", str(self.staging), "."], env, source)
+
+    def _write_toolchain(self, isolation: Isolation) -> Path | None:
+        request = self.request
+        real = None
+        if self.real_cuda:
+            real = _TOOLKIT if request.cuda_home else _ENV / "cuda"
+        tools = toolchain.Toolchain(request.gcc, request.gxx, real)
+        config = compiler.Config(
+            gcc=request.gcc,
+            gxx=request.gxx,
+            nvcc=str(real / "bin/nvcc") if real else None,
+            ccache=str(self.bootstrap / "bin/ccache"),
+            slots=str(_WORK / "slots"),
+            jobs=self.jobs,
+            keep=str(_WORK / "keep"),
+            link_objects=tuple(
+                str(path)
+                for path in shims.compile_shims(request.glibc_shims, request.gcc, _WORK / "shims")
+            ),
+        )
+        own = _ENV / "bin/ninja"
+        ninja = str(own) if own.exists() else shutil.which("ninja")
+        return toolchain.write_programs(_WORK / "tools", tools, config, ninja=ninja)
+
+    def _environment(self, isolation: Isolation, cuda_home: Path | None) -> dict[str, str]:
+        request = self.request
+        compilers = environment.cuda_digest(self.real_cuda) if self.real_cuda else ""
+        path = [_WORK / "tools/bin", _WORK / "overlay/bin", _ENV / "bin"]
+        path += [Path(request.gcc).parent, Path("/usr/bin"), Path("/bin")]
+        env = {
+            **DEFAULT_FLAGS,
+            "CUDA_VISIBLE_DEVICES": "",
+            "LC_ALL": "C.UTF-8",
+            "PYTHONHASHSEED": "0",
+            **request.env,
+            **isolation.environment(),
+            "PATH": ":".join(map(str, path)),
+            "PYTHONPATH": f"{_WORK / 'hooks'}:{_WORK / 'overlay'}",
+            "PYTHONUNBUFFERED": "1",
+            "HOME": str(_WORK / "home"),
+            "TMPDIR": str(_WORK / "tmp"),
+            "SOURCE_DATE_EPOCH": str(request.source_date_epoch),
+            "MAX_JOBS": str(self.jobs),
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PIP_NO_INDEX": "1",
+            "CCACHE_DIR": str(request.cache / "ccache"),
+            "CCACHE_MAXSIZE": CCACHE_SIZE,
+            # A compiler is known by what it is, not by the time that its file was written.
+            "CCACHE_COMPILERCHECK": f"string:{request.identity} {compilers}",
+            "CCACHE_STATSLOG": str(self.statistics),
+            "CCACHE_TEMPDIR": str(_WORK / "tmp/ccache"),
+        }
+        if cuda_home:
+            env["CUDA_HOME"] = env["CUDA_PATH"] = str(cuda_home)
+        return env
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy a tree with plain modes: 755 for directories and programs, 644 for other files."""
+    target.mkdir(parents=True)
+    for entry in sorted(os.scandir(source), key=lambda entry: entry.name):
+        destination = target / entry.name
+        if entry.is_symlink():
+            destination.symlink_to(os.readlink(entry.path))
+        elif entry.is_dir():
+            copy_tree(Path(entry.path), destination)
+        else:
+            shutil.copyfile(entry.path, destination)
+            destination.chmod(0o755 if entry.stat().st_mode & 0o100 else 0o644)
+
+
+def read_statistics(path: Path) -> dict[str, int]:
+    """Count hits and misses in ccache's statistics log."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        lines = []
+    hits = sum(line in ("direct_cache_hit", "preprocessed_cache_hit") for line in lines)
+    return {"hits": hits, "misses": lines.count("cache_miss")}
+
+
+def _call(argv: list[str], env: dict[str, str], directory: Path) -> int:
+    print("$ " + " ".join(argv), flush=True)
+    done = subprocess.run(argv, env=env, cwd=directory, stdin=subprocess.DEVNULL, check=False)
+    return done.returncode if done.returncode >= 0 else 128 - done.returncode
+
+
+def _only_wheel(staging: Path, log: Log, title: str) -> Path:
+    wheels = sorted(staging.glob("*.whl"))
+    if len(wheels) == 1:
+        return wheels[0]
+    found = ", ".join(wheel.name for wheel in wheels) or "none"
+    raise ProgramError(
+        failure.describe(log.lines, log.path, None, f"{title}: one wheel was expected, {found} came.")
+    )
+
+
+def _write_json(path: Path, data: dict[str, Any]) -> None:
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def _explained(error: OSError, request: Request, log: Log) -> ProgramError:
+    places = [Path.cwd(), request.cache]
+    plan = failure.Plan(0, 0, request.memory_per_job_gb, machine.Memory(0, "the machine"))
+    why = failure.hint(1, [str(error)], plan, places)
+    return ProgramError(f"{why or error}\nThe whole log: {log.path}")
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Turn the first SIGTERM or SIGINT into an exception, so that everything is cleaned up."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        for other in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(other, signal.SIG_IGN)
+        raise Interrupted
+
+    before = [(n, signal.signal(n, handle)) for n in (signal.SIGTERM, signal.SIGINT)]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+if __name__ == "__main__":
+    run(main)
