@@ -53,7 +53,9 @@ class Result:
 
 
 def _largest(*differences: Any) -> float:
-    return max(float(difference.abs().max()) for difference in differences)
+    values = [float(difference.abs().max()) for difference in differences]
+    # max() would lose a NaN that does not come first.
+    return math.nan if any(map(math.isnan, values)) else max(values)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -232,7 +234,8 @@ def flash_attention() -> Outcome:
         # the output and the three gradients.
         for times, f, p, e in zip((2, 3, 3, 3), found, plain, expected, strict=True):
             outcome = Outcome(_largest(f - e), times * _largest(p - e))
-            if outcome.error * worst.tolerance > worst.error * outcome.tolerance:
+            # Written so that a NaN is the worst.
+            if not outcome.error * worst.tolerance <= worst.error * outcome.tolerance:
                 worst = outcome
     return worst
 
