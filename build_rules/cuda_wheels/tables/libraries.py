@@ -38,6 +38,8 @@ EXCLUDED_LIBRARIES: tuple[str, ...] = (
     "libnvptxcompiler*",  # in nvidia-nvptxcompiler
     "libnvjpeg*",  # in nvidia-nvjpeg
     "libnpp*",  # in nvidia-npp
+    "libnvtx3interop*",  # in nvidia-nvtx 13
+    "libnvperf*",  # in nvidia-cuda-cupti
 )
 
 # Of those, torch's and the driver's: they say nothing about CUDA's version.

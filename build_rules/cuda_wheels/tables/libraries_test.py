@@ -23,7 +23,8 @@ CU130 = (
     "libcufftw.so.12 libcurand.so.10 libcusolver.so.12 libcusolverMg.so.12 libcusparse.so.12 "
     "libcusparseLt.so.0 libcudnn.so.9 libcupti.so.13 libnccl.so.2 libnvJitLink.so.13 "
     "libnvrtc.so.13 libnvrtc-builtins.so.13.0 libnvshmem_host.so.3 libcufile.so.0 "
-    "libcufile_rdma.so.1 libnvfatbin.so.13 libnvvm.so.4 libnvjpeg.so.13 libnppc.so.13"
+    "libcufile_rdma.so.1 libnvfatbin.so.13 libnvvm.so.4 libnvjpeg.so.13 libnppc.so.13 "
+    "libnvtx3interop.so.1 libnvperf_host.so"
 ).split()
 TORCH = (
     "libtorch.so libtorch_cpu.so libtorch_cuda.so libtorch_python.so libc10.so libc10_cuda.so "
