@@ -31,7 +31,7 @@ EXCLUDED_LIBRARIES: tuple[str, ...] = (
     "libnccl*",
     "libcupti*",
     "libnvshmem*",
-    "libcufile*",  # https://github.com/ai-dynamo/nixl/issues/745: was bundled
+    "libcufile*",  # in nvidia-cufile; once bundled by wheels whose list lacked it
     "libnvblas*",  # in nvidia-cublas
     "libnvvm*",  # in nvidia-nvvm
     "libnvfatbin*",  # in nvidia-nvfatbin
