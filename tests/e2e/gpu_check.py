@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import importlib.metadata
 import importlib.util
 import json
@@ -63,10 +64,7 @@ def _largest(*differences: Any) -> float:
 # ------------------------------------------------------------------------------------------------
 
 
-def scatter_max() -> Outcome:
-    import torch
-    import torch_scatter
-
+def scatter_max(torch: Any, torch_scatter: Any) -> Outcome:
     groups, rows, width = 1000, 20000, 16
     source = torch.randn(rows, width, device="cuda")
     # Every group has a member: an empty one is 0 there and -inf in the reference.
@@ -79,10 +77,7 @@ def scatter_max() -> Outcome:
     return Outcome(_largest(out - expected, source.gather(0, where) - expected), 0.0)
 
 
-def segment_csr() -> Outcome:
-    import torch
-    import torch_scatter
-
+def segment_csr(torch: Any, torch_scatter: Any) -> Outcome:
     segments, rows, width = 1000, 20000, 16
     inner = torch.randint(rows, (segments - 1,), device="cuda").sort().values
     ends = [torch.tensor([0], device="cuda"), inner, torch.tensor([rows], device="cuda")]
@@ -98,10 +93,7 @@ def segment_csr() -> Outcome:
     return Outcome(_largest(out - expected, gradient - weight[segment]), 1e-4)
 
 
-def knn() -> Outcome:
-    import torch
-    import torch_cluster
-
+def knn(torch: Any, torch_cluster: Any) -> Outcome:
     count = 8
     points = torch.rand(4000, 3, device="cuda")
     queries = torch.rand(500, 3, device="cuda")
@@ -115,9 +107,7 @@ def knn() -> Outcome:
     return Outcome(_largest(found.sort(dim=1).values - expected), 1e-6)
 
 
-def fps() -> Outcome:
-    import torch
-    import torch_cluster
+def fps(torch: Any, torch_cluster: Any) -> Outcome:
 
     # In float64 two candidates are never so near that rounding decides.
     points = torch.rand(2000, 3, device="cuda", dtype=torch.float64)
@@ -137,10 +127,8 @@ def fps() -> Outcome:
     return Outcome(float((found != torch.tensor(expected)).sum()), 0.0)
 
 
-def _sparse() -> tuple[Any, Any, Any, int, int]:
+def _sparse(torch: Any) -> tuple[Any, Any, Any, int, int]:
     """A random sparse matrix with entries that occur twice, and the same as a dense one."""
-    import torch
-
     rows, columns, entries = 300, 200, 6000
     row = torch.randint(rows, (entries,), device="cuda")
     column = torch.randint(columns, (entries,), device="cuda")
@@ -150,11 +138,8 @@ def _sparse() -> tuple[Any, Any, Any, int, int]:
     return index, value, dense, rows, columns
 
 
-def coalesce() -> Outcome:
-    import torch
-    import torch_sparse
-
-    index, value, dense, rows, columns = _sparse()
+def coalesce(torch: Any, torch_sparse: Any) -> Outcome:
+    index, value, dense, rows, columns = _sparse(torch)
     index, value = torch_sparse.coalesce(index, value, rows, columns, op="add")
     order = index[0] * columns + index[1]
     if not bool((order.diff() > 0).all()):
@@ -164,11 +149,8 @@ def coalesce() -> Outcome:
     return Outcome(_largest(found - dense), 1e-5)
 
 
-def spmm() -> Outcome:
-    import torch
-    import torch_sparse
-
-    index, value, dense, rows, columns = _sparse()
+def spmm(torch: Any, torch_sparse: Any) -> Outcome:
+    index, value, dense, rows, columns = _sparse(torch)
     index, value = torch_sparse.coalesce(index, value, rows, columns, op="add")
     matrix = torch.randn(columns, 32, device="cuda", requires_grad=True)
     expected = dense @ matrix.detach().double()
@@ -187,18 +169,13 @@ def spmm() -> Outcome:
     return Outcome(_largest(*differences), 1e-4)
 
 
-def vecadd_add() -> Outcome:
-    import torch
-    import vecadd
-
+def vecadd_add(torch: Any, vecadd: Any) -> Outcome:
     a, b = torch.randn(2, 1_000_003, device="cuda")
     return Outcome(_largest(vecadd.add(a, b) - (a + b), vecadd.scale(a, 2.5) - a * 2.5), 0.0)
 
 
-def _attention(q: Any, k: Any, v: Any, *, causal: bool) -> Any:
+def _attention(torch: Any, q: Any, k: Any, v: Any, *, causal: bool) -> Any:
     """Attention in plain torch, in the precision of its arguments; (batch, length, head, width)."""
-    import torch
-
     scores = torch.einsum("bihd,bjhd->bhij", q, k) / math.sqrt(q.shape[-1])
     if causal:
         hidden = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool, device="cuda").triu(1)
@@ -206,10 +183,7 @@ def _attention(q: Any, k: Any, v: Any, *, causal: bool) -> Any:
     return torch.einsum("bhij,bjhd->bihd", scores.softmax(dim=-1), v)
 
 
-def flash_attention() -> Outcome:
-    import flash_attn
-    import torch
-
+def flash_attention(torch: Any, flash_attn: Any) -> Outcome:
     worst = Outcome(0.0, 1.0)
     for dtype, width, causal in (
         (torch.float16, 64, False),
@@ -228,8 +202,8 @@ def flash_attention() -> Outcome:
             return [out.detach(), *torch.autograd.grad((out * by).sum(), of)]
 
         found = values(flash_attn.flash_attn_func(*inputs, causal=causal), inputs, weight)
-        plain = values(_attention(*inputs, causal=causal), inputs, weight)
-        expected = values(_attention(*exact, causal=causal), exact, weight.double())
+        plain = values(_attention(torch, *inputs, causal=causal), inputs, weight)
+        expected = values(_attention(torch, *exact, causal=causal), exact, weight.double())
         # As in upstream's tests: some times the error of plain attention of this precision, for
         # the output and the three gradients.
         for times, f, p, e in zip((2, 3, 3, 3), found, plain, expected, strict=True):
@@ -241,7 +215,7 @@ def flash_attention() -> Outcome:
 
 
 # (import name, check)
-CHECKS: dict[str, tuple[str, Callable[[], Outcome]]] = {
+CHECKS: dict[str, tuple[str, Callable[[Any, Any], Outcome]]] = {
     "scatter_max": ("torch_scatter", scatter_max),
     "segment_csr, with gradient": ("torch_scatter", segment_csr),
     "knn": ("torch_cluster", knn),
@@ -310,8 +284,7 @@ def run_check(check: str, environment: dict[str, str]) -> Result:
 
 def device_facts() -> dict[str, Any]:
     """The GPU, its driver and the torch that sees it."""
-    import torch
-
+    torch = importlib.import_module("torch")
     if not torch.cuda.is_available():
         raise SystemExit("torch sees no GPU here: nothing can be checked.")
     driver = subprocess.run(
@@ -356,10 +329,10 @@ def main() -> int:
     parser.add_argument("--check", choices=sorted(CHECKS), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.check:
-        import torch
-
+        package, compute = CHECKS[arguments.check]
+        torch = importlib.import_module("torch")
         torch.manual_seed(0)
-        print(MARK + json.dumps(asdict(CHECKS[arguments.check][1]())))
+        print(MARK + json.dumps(asdict(compute(torch, importlib.import_module(package)))))
         return 0
     if arguments.wheels is None:
         parser.error("give the directory with the wheels")

@@ -6,8 +6,8 @@ import json
 import zipfile
 from pathlib import Path
 
-import gpu_check
 import pytest
+from e2e import gpu_check
 
 FACTS = {"device": "D", "capability": "9.0", "driver": "1", "torch": "2", "python": "3"}
 
