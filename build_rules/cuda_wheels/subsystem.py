@@ -85,13 +85,3 @@ class CudaWheelsSubsystem(Subsystem):
         ),
         advanced=True,
     )
-    ccache_max_size = StrOption(
-        default="20G",
-        help=help_text(
-            """
-            The size limit of the compiler cache, in the format of ccache's `max_size`.
-            Not part of a wheel's cache key.
-            """
-        ),
-        advanced=True,
-    )

@@ -16,7 +16,8 @@ from pants.util.strutil import help_text
 
 from cuda_wheels.rules.programs import ProgramProcess
 from cuda_wheels.rules.toolchain import Host
-from cuda_wheels.wheel_facts import WheelFacts, format_text, self_mismatches
+from cuda_wheels.wheel_checks import self_mismatches
+from cuda_wheels.wheel_facts import WheelFacts, format_text
 
 
 class InspectFormat(Enum):

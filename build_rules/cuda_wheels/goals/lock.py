@@ -54,10 +54,10 @@ def lock_process(row: Row) -> ProgramProcess:
     return ProgramProcess.create(
         "lock",
         {
-            "requirements": list(build_requirements(row.arch, row.accel, row.torch, row.python)),
+            "requirements": list(build_requirements(row.arch, row.accel, row.torch)),
             "python": row.python,
             "arch": row.arch,
-            "indexes": list(lock_indexes(row.accel, row.torch)),
+            "indexes": list(lock_indexes(row.arch, row.accel, row.torch)),
             "out": OUT,
         },
         description=f"Lock the build environment {row.variant}",

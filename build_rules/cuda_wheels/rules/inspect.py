@@ -13,7 +13,8 @@ from cuda_wheels.rules.programs import ProgramProcess
 from cuda_wheels.rules.repair import RepairedWheel
 from cuda_wheels.rules.spec import WheelSpec
 from cuda_wheels.rules.stage import StageFailure, program_failure
-from cuda_wheels.wheel_facts import DeclaredWheel, WheelFacts, mismatches
+from cuda_wheels.wheel_checks import DeclaredWheel, mismatches
+from cuda_wheels.wheel_facts import WheelFacts
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,10 @@ from pants.util.logging import LogLevel
 
 from cuda_wheels.rules.programs import PROGRAM_ENV, ProgramProcess
 from cuda_wheels.subsystem import CudaWheelsSubsystem
-from cuda_wheels.tables.accelerators import cuda_version, find_accelerator
+from cuda_wheels.tables.accelerators import cuda_version
 from cuda_wheels.tables.gcc import gcc_problem
+from cuda_wheels.tables.rows import Row
+from cuda_wheels.tables.torch import toolkit_version
 
 # Of a build environment with torch (about 5 GB) and the objects of one package.
 NEEDED_DISK_GB = 10.0
@@ -140,17 +142,17 @@ async def surroundings_of(found: ProbeResult) -> Surroundings:
     return found.surroundings
 
 
-def host_problems(host: Host, accel: str) -> tuple[str, ...]:
-    """Everything that this host lacks to compile for `accel`, each with what installs it."""
+def host_problems(host: Host, row: Row) -> tuple[str, ...]:
+    """Everything that this host lacks to compile for a row, each with what installs it."""
     return tuple(
         problem
         for problem in (
             *_python_problems(host),
             _missing(host.gcc, "C compiler", "gcc", "`[cuda-wheels].c_compiler`"),
             _missing(host.gxx, "C++ compiler", "g++", "`[cuda-wheels].cxx_compiler`"),
-            host.gxx and gcc_problem(accel, host.gxx.version),
+            host.gxx and gcc_problem(row.accel, host.gxx.version),
             _missing(host.git, "git", "git", "PATH"),
-            _nvcc_problem(host, accel),
+            _nvcc_problem(host, row),
         )
         if problem
     )
@@ -192,19 +194,30 @@ def _python_problems(host: Host) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def _nvcc_problem(host: Host, accel_name: str) -> str | None:
-    accel = find_accelerator(accel_name)
-    if accel is None or accel.kind != "cuda":
+def _nvcc_problem(host: Host, row: Row) -> str | None:
+    declared = cuda_version(row.accel)
+    if declared is None:
         return None
-    declared = cuda_version(accel_name)
     if host.cuda_home is None:
-        return None
+        return _no_nvcc_problem(row, declared)
     found = host.cuda_home.nvcc_version
-    if found.split(".")[:2] == declared.split(".")[:2]:
+    if found.split(".")[:2] == declared.split("."):
         return None
     return (
-        f"`{accel_name}` is CUDA {declared}; the toolkit in `[cuda-wheels].cuda_home` "
+        f"`{row.accel}` is CUDA {declared}; the toolkit in `[cuda-wheels].cuda_home` "
         f"({host.cuda_home.path}) is CUDA {found}. Point the option to a CUDA {declared} toolkit."
+    )
+
+
+def _no_nvcc_problem(row: Row, declared: str) -> str | None:
+    """The build environment has no compiler: CUDA 12's nvcc is not on the package index."""
+    if toolkit_version(row.arch, row.accel, row.torch):
+        return None
+    return (
+        f"`{row.accel}` needs the compiler of CUDA {declared}, which the package index does not "
+        "have, so the build environment's lock holds none. Point `[cuda-wheels].cuda_home` to an "
+        f"installed CUDA {declared} toolkit, or build in a toolchain image "
+        "(`PANTS_CONFIG_FILES=pants.docker.toml`)."
     )
 
 

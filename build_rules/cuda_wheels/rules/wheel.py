@@ -67,6 +67,42 @@ class FallibleCudaWheel:
         )
 
 
+@dataclass(frozen=True)
+class CheckedBuild:
+    """A checked wheel, with all that its compile step needs to know of the host."""
+
+    spec: WheelSpec
+    host: Host
+    lock: BuildEnvLock
+
+
+@dataclass(frozen=True)
+class CudaWheelInEnvironmentRequest:
+    """One `cuda_wheel` target, to be built in the environment that it names."""
+
+    field_set: CudaWheelFieldSet
+
+
+@dataclass(frozen=True)
+class BuildRequirementsRequest:
+    addresses: tuple[Address, ...]
+
+
+@dataclass(frozen=True)
+class BuildRequirements:
+    """The wheels that must be installed while a package is compiled."""
+
+    wheels: Snapshot
+    failure: StageFailure | None = None
+
+
+@dataclass(frozen=True)
+class WheelFiles:
+    """The files that a built wheel puts below `--distdir`."""
+
+    wheel: FallibleCudaWheel
+
+
 def platform_problem(arch: str, platform: Platform, environment: str | None) -> tuple[str, ...]:
     """Why this environment cannot compile for `arch`; empty if it can."""
     needed = PLATFORMS.get(arch)
@@ -94,13 +130,13 @@ async def build_wheel(request: CudaWheelRequest, platform: Platform) -> Fallible
         *checked.problems,
         *_lock_problems(lock, request.address, checked.problems),
         *wrong_platform,
-        *(() if wrong_platform else host_problems(host, spec.row.accel)),
+        *(() if wrong_platform else host_problems(host, spec.row)),
         *disk_problems(surroundings),
     )
     if problems:
         message = "\n".join(f"* {problem}" for problem in problems)
         return FallibleCudaWheel(request.address, failure=StageFailure("check", message))
-    return await Get(FallibleCudaWheel, _Build(spec, host, lock))
+    return await Get(FallibleCudaWheel, CheckedBuild(spec, host, lock))
 
 
 def _lock_problems(
@@ -115,17 +151,8 @@ def _lock_problems(
     )
 
 
-@dataclass(frozen=True)
-class _Build:
-    """A checked wheel, with all that its compile step needs to know of the host."""
-
-    spec: WheelSpec
-    host: Host
-    lock: BuildEnvLock
-
-
 @rule
-async def build_checked_wheel(build: _Build) -> FallibleCudaWheel:
+async def build_checked_wheel(build: CheckedBuild) -> FallibleCudaWheel:
     spec = build.spec
     tree, wheels = await MultiGet(
         Get(Tree, PatchedTreeRequest(spec.source, spec.patches.patches)),
@@ -182,19 +209,6 @@ async def build_checked_wheel(build: _Build) -> FallibleCudaWheel:
 # --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class BuildRequirementsRequest:
-    addresses: tuple[Address, ...]
-
-
-@dataclass(frozen=True)
-class BuildRequirements:
-    """The wheels that must be installed while a package is compiled."""
-
-    wheels: Snapshot
-    failure: StageFailure | None = None
-
-
 @rule
 async def build_requirements(request: BuildRequirementsRequest) -> BuildRequirements:
     targets = await MultiGet(
@@ -213,13 +227,6 @@ async def build_requirements(request: BuildRequirementsRequest) -> BuildRequirem
     if failed is None:
         return BuildRequirements(wheels)
     return BuildRequirements(wheels, StageFailure("build_requires", failed.error or ""))
-
-
-@dataclass(frozen=True)
-class CudaWheelInEnvironmentRequest:
-    """One `cuda_wheel` target, to be built in the environment that it names."""
-
-    field_set: CudaWheelFieldSet
 
 
 @rule
@@ -244,13 +251,6 @@ async def package_wheel(field_set: CudaWheelFieldSet) -> BuiltPackage:
         await Get(Digest, WheelFiles(wheel)),
         (BuiltPackageArtifact(os.path.join(wheel.output_path, wheel.name)),),
     )
-
-
-@dataclass(frozen=True)
-class WheelFiles:
-    """The files that a built wheel puts below `--distdir`."""
-
-    wheel: FallibleCudaWheel
 
 
 @rule

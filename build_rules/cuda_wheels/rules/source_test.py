@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import pytest
+from pants.engine.addresses import Address
+
+from cuda_wheels.rules.source import fetch_document, mirrored, missing_files, read_patches
+from cuda_wheels.sources import ArchiveSource, FilesSource, SdistSource
+
+ADDRESS = Address("packages/thing", target_name="src")
+SHA = "ab" * 32
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(SdistSource("thing", "1.0"), id="absent"),
+        pytest.param(SdistSource("thing", "1.0", sha256="ab"), id="short"),
+        pytest.param(SdistSource("thing", "1.0", sha256="AB" * 32), id="upper case"),
+        pytest.param(SdistSource("thing", "1.0", sha256=None), id="None"),  # type: ignore[arg-type]
+        pytest.param(ArchiveSource("file:///a.tar.gz", sha256="md5"), id="archive"),
+    ],
+)
+def test_a_source_without_a_hash_is_refused(source: SdistSource | ArchiveSource) -> None:
+    (problem,) = source.problems()
+    assert "`sha256`" in problem and "sha256sum" in problem
+
+
+def test_all_faults_of_a_source_are_reported_together() -> None:
+    assert len(SdistSource("", " ", sha256="x").problems()) == 3
+    assert len(FilesSource("").problems()) == 1
+    assert SdistSource("thing", "1.0", sha256=SHA).problems() == ()
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://a.example/x.tar.gz", "https://mirror.example/x.tar.gz"),
+        ("https://a.example/deep/x.tar.gz", "file:///disk/x.tar.gz"),
+        ("https://b.example/x.tar.gz", "https://b.example/x.tar.gz"),
+    ],
+)
+def test_the_longest_mirror_applies(url: str, expected: str) -> None:
+    mirrors = {
+        "https://a.example/": "https://mirror.example/",
+        "https://a.example/deep/": "file:///disk/",
+    }
+    assert mirrored(url, mirrors) == expected
+
+
+def test_an_archive_is_fetched_from_its_mirror() -> None:
+    document = fetch_document(
+        ArchiveSource("https://a.example/x.zip", sha256=SHA), {"https://a.example": "file:///m"}
+    )
+    assert document["url"] == "file:///m/x.zip"
+    assert document["sha256"] == SHA
+
+
+def test_a_named_file_that_is_not_there_is_reported() -> None:
+    (problem,) = missing_files(
+        ADDRESS,
+        ("patches/0001-here.patch", "patches/0002-gone.patch", "overlay/**/*"),
+        ("packages/thing/patches/0001-here.patch",),
+    )
+    assert "patches/0002-gone.patch" in problem
+    assert "0001-here" not in problem
+
+
+def test_patches_are_read_in_the_order_of_their_numbers() -> None:
+    patch = b"Reason: because\n\n--- a/x\n+++ b/x\n"
+    patches, problems = read_patches({"p/0002-b.patch": patch, "p/0001-a.patch": patch})
+    assert [p.name for p in patches] == ["0001-a.patch", "0002-b.patch"]
+    assert problems == ()
+
+
+def test_every_faulty_patch_header_is_reported() -> None:
+    _, problems = read_patches(
+        {
+            "p/0001-a.patch": b"--- a/x\n+++ b/x\n",
+            "p/0002-b.patch": b"Reason: old\nCUDA: >=thirteen\n--- a/x\n+++ b/x\n",
+        }
+    )
+    assert len(problems) == 2
+    assert "0001-a.patch" in problems[0] and "Reason" in problems[0]
+    assert "0002-b.patch" in problems[1] and ">=thirteen" in problems[1]

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from cuda_wheels.rules.toolchain import (
+    Compiler,
+    CudaHome,
+    Host,
+    Surroundings,
+    disk_problems,
+    host_problems,
+    parse_probe,
+)
+from cuda_wheels.tables.rows import Row
+
+ROW = Row("amd64", "cu130", "2.11.0", "3.12", ("9.0",))
+HOST = Host(
+    machine="x86_64",
+    glibc="2.36",
+    python_version="3.12.1",
+    python_headers=True,
+    python_venv=True,
+    gcc=Compiler("/usr/bin/gcc", "12.2.0", "aa"),
+    gxx=Compiler("/usr/bin/g++", "12.2.0", "bb"),
+    git="/usr/bin/git",
+    cuda_home=None,
+)
+
+
+def test_a_good_host_has_no_problems() -> None:
+    assert host_problems(HOST, ROW) == ()
+
+
+def test_everything_missing_is_reported_at_once() -> None:
+    bare = dataclasses.replace(
+        HOST, gcc=None, gxx=None, git=None, python_headers=False, python_venv=False
+    )
+    problems = "\n".join(host_problems(bare, ROW))
+    for command in (
+        "apt-get install gcc",
+        "apt-get install g++",
+        "apt-get install git",
+        "apt-get install python3.12-dev",
+        "apt-get install python3.12-venv",
+    ):
+        assert command in problems
+
+
+@pytest.mark.parametrize("version", ["16.1.0", "5.4.0"])
+def test_a_gcc_that_nvcc_refuses_is_named(version: str) -> None:
+    host = dataclasses.replace(HOST, gxx=Compiler("/usr/bin/g++", version, "bb"))
+    (problem,) = host_problems(host, ROW)
+    assert version in problem and "13.0" in problem
+
+
+def test_a_toolkit_of_another_cuda_is_refused() -> None:
+    host = dataclasses.replace(HOST, cuda_home=CudaHome("/opt/cuda", "12.8.93", "cc"))
+    (problem,) = host_problems(host, ROW)
+    assert "13.0" in problem and "12.8.93" in problem and "cuda_home" in problem
+
+
+def test_a_compiler_that_is_not_on_the_index_is_reported() -> None:
+    row = Row("amd64", "cu128", "2.9.1", "3.12", ("9.0",))
+    (problem,) = host_problems(HOST, row)
+    assert "12.8" in problem and "cuda_home" in problem and "pants.docker.toml" in problem
+
+
+def test_little_disk_space_is_reported_with_the_options_that_move_the_caches() -> None:
+    (problem,) = disk_problems(Surroundings(disk_free_gb=2.5, gpus=()))
+    assert "2.5 GB" in problem and "named_caches_dir" in problem
+    assert disk_problems(Surroundings(disk_free_gb=50.0, gpus=())) == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"gxx": Compiler("/usr/bin/g++", "12.2.0", "other bytes")},
+        {"gcc": Compiler("/usr/bin/gcc", "12.3.0", "aa")},
+        {"glibc": "2.39"},
+        {"cuda_home": CudaHome("/opt/cuda", "13.0.88", "cc")},
+    ],
+)
+def test_the_toolchain_is_in_its_identity(change: dict) -> None:
+    other = dataclasses.replace(HOST, **change)
+    assert other.toolchain_identity != HOST.toolchain_identity
+
+
+def _probe_document(**changes: object) -> dict:
+    compiler = {"path": "/usr/bin/gcc", "version": "12.2.0", "sha256": "aa"}
+    return {
+        "machine": "x86_64",
+        "glibc": "2.36",
+        "python": {"version": "3.12.1", "include_ok": True, "venv_ok": True},
+        "gcc": compiler,
+        "gxx": compiler,
+        "git": {"path": "/usr/bin/git", "version": "2.39.5"},
+        "disk_free_gb": 80.0,
+        "cuda_home": None,
+        "gpus": [],
+        **changes,
+    }
+
+
+def test_disk_space_and_gpus_are_not_in_the_host() -> None:
+    one = parse_probe(_probe_document(), None)
+    other = parse_probe(_probe_document(disk_free_gb=11.0, gpus=["9.0"]), None)
+    assert one.host == other.host
+    assert one.surroundings != other.surroundings
+
+
+def test_absent_tools_are_none() -> None:
+    host = parse_probe(_probe_document(gcc=None, git=None), None).host
+    assert host.gcc is None and host.git is None

@@ -1,0 +1,115 @@
+"""A scratch checkout of this project, in which tests run `./pants` as users do."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+# What `//:project` brings into a test's sandbox.
+PROJECT = ("pants", "pants.toml", "BUILD", "pyproject.toml", "3rdparty", "build_rules", "packages")
+FIXTURES = Path("tests/fixtures")
+
+_STARTED = re.compile(r"\[INFO\] Starting: (.+)")
+_COUNTER = re.compile(r"^  (\w+): (\d+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run of `./pants`."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+    @property
+    def output(self) -> str:
+        return self.stdout + self.stderr
+
+    @property
+    def processes(self) -> list[str]:
+        """The descriptions of the processes that ran; those answered from a cache did not."""
+        return [
+            name
+            for name in _STARTED.findall(self.output)
+            if not name.startswith(("Searching for", "Test binary", "Find "))
+        ]
+
+    @property
+    def counters(self) -> dict[str, int]:
+        return {name: int(value) for name, value in _COUNTER.findall(self.output)}
+
+
+class Checkout:
+    """A build root of its own; `environment` is added to that of each run."""
+
+    def __init__(self, root: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.root = root
+        self.environment = dict(environment or {})
+        root.mkdir(parents=True)
+        for name in PROJECT:
+            source = Path(name)
+            if source.is_dir():
+                shutil.copytree(source, root / name)
+            else:
+                shutil.copy(source, root / name)
+
+    def add_fixture(self, name: str, build_file: str) -> Path:
+        """Copy a package of `tests/fixtures` into the build root, with a BUILD file."""
+        target = self.root / FIXTURES / name
+        shutil.copytree(FIXTURES / name, target, ignore=shutil.ignore_patterns("BUILD"))
+        (target / "BUILD").write_text(build_file)
+        return target
+
+    def write(self, path: str, content: str) -> Path:
+        target = self.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(content)
+        return target
+
+    def pants(self, *arguments: str, env: Mapping[str, str] | None = None) -> Run:
+        """Run `./pants`; the counters and the names of processes are in its output."""
+        done = subprocess.run(
+            [
+                str(self.root / "pants"),
+                "--no-dynamic-ui",
+                "--stats-log",
+                "--level=info",
+                *arguments,
+            ],
+            cwd=self.root,
+            env=self._environment(env),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Run(done.returncode, done.stdout, done.stderr)
+
+    def _environment(self, env: Mapping[str, str] | None) -> dict[str, str]:
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PEX", "PYTEST", "PYTHON", "COVERAGE"))
+        }
+        return {**inherited, **self.environment, **(env or {})}
+
+    def stop_pantsd(self) -> None:
+        """End this build root's pantsd, as a reboot would."""
+        for pid_file in self.root.glob(".pids/*/pantsd/pid"):
+            try:
+                os.kill(int(pid_file.read_text()), signal.SIGTERM)
+            except (ProcessLookupError, ValueError):
+                continue
+
+    @property
+    def dist(self) -> Path:
+        return self.root / "dist"
+
+    def wheels(self) -> list[Path]:
+        return sorted(self.dist.glob("*.whl"))
