@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,7 @@ DECLARED = DeclaredWheel(
 )
 
 
-def with_cuda(**changes) -> WheelFacts:
+def with_cuda(**changes: Any) -> WheelFacts:
     """The sound wheel with its CUDA library changed."""
     return replace(FACTS, libraries=(CPU, replace(CUDA, **changes)))
 
@@ -104,7 +105,7 @@ def test_one_file_for_nvccs_default_arch_is_a_mismatch() -> None:
         pytest.param((("sm_90a", 2),), "sm_90, sm_120, compute_120 is missing", id="arch specific"),
     ],
 )
-def test_each_image_that_is_extra_or_missing_is_named(images, expected: str) -> None:
+def test_each_image_that_is_extra_or_missing_is_named(images: Any, expected: str) -> None:
     assert expected in only(with_cuda(images=images))
 
 
@@ -165,7 +166,7 @@ def test_a_pure_package_that_yields_libraries() -> None:
         pytest.param({"links_torch": False}, "`links_torch=True`", id="torch"),
     ],
 )
-def test_what_the_target_says_otherwise(changes, expected: str) -> None:
+def test_what_the_target_says_otherwise(changes: dict[str, Any], expected: str) -> None:
     found = mismatches(FACTS, replace(DECLARED, **changes))
     assert any(expected in text for text in found), found
 
@@ -345,7 +346,7 @@ def test_a_linux_tag_promises_nothing() -> None:
         pytest.param({"version": "3"}, "declares the version", id="version"),
     ],
 )
-def test_what_contradicts_the_wheels_own_claims(changes, expected: str) -> None:
+def test_what_contradicts_the_wheels_own_claims(changes: dict[str, Any], expected: str) -> None:
     assert self_mismatches(FACTS) == ()
     (message,) = self_mismatches(replace(FACTS, **changes))
     assert expected in message

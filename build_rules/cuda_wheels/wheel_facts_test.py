@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -69,7 +71,7 @@ def test_json_keys_are_sorted_at_every_level() -> None:
         pytest.param(lambda doc: doc.update(libraries=3), id="libraries of another kind"),
     ],
 )
-def test_facts_of_another_layout_are_refused(change) -> None:
+def test_facts_of_another_layout_are_refused(change: Callable[[dict], Any]) -> None:
     document = json.loads(json.dumps(FACTS.to_json()))
     change(document)
     with pytest.raises(FactsFormatError):
@@ -77,7 +79,7 @@ def test_facts_of_another_layout_are_refused(change) -> None:
 
 
 @pytest.mark.parametrize("document", [None, [], "text", {}])
-def test_what_is_no_facts_at_all_is_refused(document) -> None:
+def test_what_is_no_facts_at_all_is_refused(document: Any) -> None:
     with pytest.raises(FactsFormatError):
         WheelFacts.from_json(document)
 

@@ -120,7 +120,7 @@ def _version_needs(
     for section in elf.iter_sections():
         if isinstance(section, GNUVerNeedSection):
             for need, versions in section.iter_versions():
-                libraries.add(need.name)
+                libraries.add(str(need.name))
                 names.update((version["vna_other"], version.name) for version in versions)
     symbols = _symbols_by_version(elf, names)
     needs = []
@@ -139,10 +139,13 @@ def _version_need(family: str, version: str, symbols: set[str]) -> VersionNeed:
 
 
 def _symbols_by_version(elf: ELFFile, names: dict[int, str]) -> defaultdict[str, set[str]]:
+    from elftools.elf.gnuversions import GNUVerSymSection
+    from elftools.elf.sections import SymbolTableSection
+
     symbols: defaultdict[str, set[str]] = defaultdict(set)
     versions = elf.get_section_by_name(".gnu.version")
     table = elf.get_section_by_name(".dynsym")
-    if versions is None or table is None:
+    if not isinstance(versions, GNUVerSymSection) or not isinstance(table, SymbolTableSection):
         return symbols
     for index, symbol in enumerate(table.iter_symbols()):
         if symbol["st_shndx"] == "SHN_UNDEF" and symbol.name:
@@ -153,8 +156,10 @@ def _symbols_by_version(elf: ELFFile, names: dict[int, str]) -> defaultdict[str,
 
 
 def _libstdcxx(elf: ELFFile, needed: tuple[str, ...]) -> str:
+    from elftools.elf.sections import SymbolTableSection
+
     table = elf.get_section_by_name(".dynsym")
-    symbols = list(table.iter_symbols()) if table is not None else []
+    symbols = list(table.iter_symbols()) if isinstance(table, SymbolTableSection) else []
     undefined = {s.name for s in symbols if s["st_shndx"] == "SHN_UNDEF"}
     defined = {s.name for s in symbols if s["st_shndx"] != "SHN_UNDEF"}
     if defined & _RUNTIME_SYMBOLS or _holds_runtime_types(elf):

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -151,9 +156,9 @@ def test_a_symbolic_link_is_refused_by_name(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_damaged_archive_is_an_error_that_names_it(tmp_path: Path, damage, message: str) -> None:
-    import zipfile
-
+def test_a_damaged_archive_is_an_error_that_names_it(
+    tmp_path: Path, damage: Callable[[bytes], bytes], message: str
+) -> None:
     wheel = tmp_path / "demo-1.2-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         for name, data in members_of(pack(tmp_path / "good", {"demo/a.txt": b"HELLO"})).items():
@@ -192,3 +197,18 @@ def test_the_program_prints_the_facts(
     inspect_wheel.main(request)
     assert locks == [(Path("c"), Path("b.txt"), Path("t.txt"))]
     assert WheelFacts.from_json(json.loads(capsys.readouterr().out)) == measure(wheel)
+
+
+def test_it_runs_as_a_program_and_names_all_that_a_request_lacks(tmp_path: Path) -> None:
+    request = tmp_path / "request.json"
+    request.write_text('{"cache": "c"}')
+    done = subprocess.run(
+        [sys.executable, "-m", "cuda_wheels.sandbox.inspect_wheel", str(request)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "bootstrap_lock, tools_lock, wheel" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -281,3 +281,7 @@ def _payload(archive: zipfile.ZipFile, dist_info: str) -> list[str]:
 def _mode(member: zipfile.ZipInfo) -> int:
     executable = (member.external_attr >> 16) & 0o111
     return stat.S_IFREG | (0o755 if executable else 0o644)
+
+
+if __name__ == "__main__":
+    program.run(main)

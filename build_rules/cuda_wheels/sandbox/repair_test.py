@@ -4,8 +4,11 @@ import csv
 import io
 import os
 import re
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +42,7 @@ def measure(wheel: Path) -> WheelFacts:
     return inspect_wheel.measure(wheel, device_code.find_cuobjdump())
 
 
-def native(tmp_path: Path, source: str = MATH, **kwargs) -> Path:
+def native(tmp_path: Path, source: str = MATH, **kwargs: Any) -> Path:
     so = library(tmp_path / "a.so", source, "-lm")
     return pack(tmp_path / "raw", {"demo/__init__.py": b"", "demo/a.so": so}, **kwargs)
 
@@ -260,3 +263,18 @@ def test_the_program_writes_into_out(tmp_path: Path, monkeypatch: pytest.MonkeyP
     }
     repair.main(request)
     assert [path.suffix for path in (tmp_path / "repaired").iterdir()] == [".whl"]
+
+
+def test_it_runs_as_a_program_and_names_all_that_a_request_lacks(tmp_path: Path) -> None:
+    request = tmp_path / "request.json"
+    request.write_text('{"cache": "c"}')
+    done = subprocess.run(
+        [sys.executable, "-m", "cuda_wheels.sandbox.repair", str(request)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "bootstrap_lock, tools_lock, wheel" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -69,7 +69,7 @@ def scan(path: Path, scratch: Path) -> Contents:
     with opened(path) as archive:
         info = dist_info(path, archive.namelist())
         hashed = _Record(archive, f"{info}/RECORD")
-        elf_files = []
+        elf_files: list[ElfMember] = []
         for member in files_of(archive):
             copy = scratch / f"{len(elf_files)}.so"
             if _read_member(archive, member, copy, hashed):

@@ -49,14 +49,16 @@ def as_aarch64(path: Path) -> Path:
 
 def without_needed(path: Path, name: str) -> Path:
     """Drop a DT_NEEDED entry and leave its version need, as a faulty patchelf did."""
+    from elftools.elf.dynamic import DynamicSection
     from elftools.elf.elffile import ELFFile
 
     with path.open("rb") as file:
         dynamic = ELFFile(file).get_section_by_name(".dynamic")
+        assert isinstance(dynamic, DynamicSection)
         (index,) = [
             number
             for number, tag in enumerate(dynamic.iter_tags())
-            if tag.entry.d_tag == "DT_NEEDED" and tag.needed == name
+            if getattr(tag, "needed", None) == name
         ]
         offset = dynamic["sh_offset"] + index * dynamic["sh_entsize"]
     data = bytearray(path.read_bytes())
