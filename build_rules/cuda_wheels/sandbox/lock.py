@@ -16,21 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from cuda_wheels.sandbox import environment, program
+from cuda_wheels.tables.accelerators import MACHINES
+from cuda_wheels.tables.torch import uv_platform
 
-# The platform that wheels of a build environment must run on: that of the oldest image.
-PYTHON_PLATFORMS = {
-    "amd64": "x86_64-manylinux_2_28",
-    "arm64": "aarch64-manylinux_2_28",
-}
 REASON_LINES = 15
 
 
 def compile_arguments(request: Mapping[str, Any], settings: environment.Settings) -> list[str]:
     """The arguments of uv that lock this request; requirements come through stdin."""
     arch = request["arch"]
-    if arch not in PYTHON_PLATFORMS:
+    if arch not in MACHINES:
         raise program.ProgramError(
-            f"arch {arch!r} is unknown; known are {', '.join(sorted(PYTHON_PLATFORMS))}."
+            f"arch {arch!r} is unknown; known are {', '.join(sorted(MACHINES))}."
         )
     return [
         "pip",
@@ -42,7 +39,7 @@ def compile_arguments(request: Mapping[str, Any], settings: environment.Settings
         "--no-emit-find-links",
         # Only wheels: a lock never runs a setup.py, and both architectures lock alike.
         "--only-binary=:all:",
-        f"--python-platform={PYTHON_PLATFORMS[arch]}",
+        f"--python-platform={uv_platform(arch)}",
         f"--python-version={request['python']}",
         *settings.uv_flags(),
         *(f"--index={address}" for address in request.get("indexes") or ()),
