@@ -33,12 +33,16 @@ class Run:
 
     @property
     def processes(self) -> list[str]:
-        """The descriptions of the processes that ran; those answered from a cache did not."""
-        return [
+        """The descriptions of the processes that ran; those answered from a cache did not.
+
+        Each once: Pants may start a process again in its first second, with other cores.
+        """
+        names = [
             name
             for name in _STARTED.findall(self.output)
             if not name.startswith(("Searching for", "Test binary", "Find "))
         ]
+        return list(dict.fromkeys(names))
 
     @property
     def counters(self) -> dict[str, int]:

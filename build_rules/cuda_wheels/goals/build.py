@@ -17,15 +17,11 @@ from pants.engine.fs import (
 )
 from pants.engine.goal import Goal, GoalSubsystem
 from pants.engine.rules import Get, MultiGet, collect_rules, goal_rule
-from pants.engine.target import (
-    NoApplicableTargetsBehavior,
-    TargetRootsToFieldSets,
-    TargetRootsToFieldSetsRequest,
-)
+from pants.engine.target import FilteredTargets
 from pants.engine.unions import UnionMembership
 from pants.util.strutil import help_text
 
-from cuda_wheels.rules.spec import CudaWheelFieldSet
+from cuda_wheels.goals.selection import selected_wheels
 from cuda_wheels.rules.wheel import CudaWheelInEnvironmentRequest, FallibleCudaWheel, WheelFiles
 
 LOGS = "logs"
@@ -72,18 +68,12 @@ def table(wheels: tuple[FallibleCudaWheel, ...]) -> str:
 
 
 @goal_rule
-async def cuda_build(console: Console, workspace: Workspace, dist_dir: DistDir) -> CudaBuild:
-    roots = await Get(
-        TargetRootsToFieldSets,
-        TargetRootsToFieldSetsRequest(
-            CudaWheelFieldSet,
-            goal_description="the `cuda-build` goal",
-            no_applicable_targets_behavior=NoApplicableTargetsBehavior.error,
-        ),
-    )
+async def cuda_build(
+    console: Console, workspace: Workspace, dist_dir: DistDir, targets: FilteredTargets
+) -> CudaBuild:
     wheels = await MultiGet(
         Get(FallibleCudaWheel, CudaWheelInEnvironmentRequest(field_set))
-        for field_set in roots.field_sets
+        for field_set in selected_wheels("cuda-build", targets)
     )
     built = [wheel for wheel in wheels if not wheel.failure]
     files = await MultiGet(Get(Digest, WheelFiles(wheel)) for wheel in built)

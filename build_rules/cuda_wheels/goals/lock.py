@@ -8,16 +8,13 @@ from pants.engine.fs import CreateDigest, Digest, DigestContents, FileContent, W
 from pants.engine.goal import Goal, GoalSubsystem
 from pants.engine.process import FallibleProcessResult, ProcessCacheScope
 from pants.engine.rules import Get, MultiGet, collect_rules, goal_rule
-from pants.engine.target import (
-    NoApplicableTargetsBehavior,
-    TargetRootsToFieldSets,
-    TargetRootsToFieldSetsRequest,
-)
+from pants.engine.target import FilteredTargets
 from pants.engine.unions import UnionMembership
 from pants.util.strutil import help_text
 
+from cuda_wheels.goals.selection import selected_wheels
 from cuda_wheels.rules.programs import ProgramProcess
-from cuda_wheels.rules.spec import CudaWheelFieldSet, row_of
+from cuda_wheels.rules.spec import row_of
 from cuda_wheels.rules.stage import program_failure
 from cuda_wheels.rules.toolchain import Host
 from cuda_wheels.tables.rows import Row, row_problems
@@ -69,18 +66,13 @@ def lock_process(row: Row) -> ProgramProcess:
 
 
 @goal_rule
-async def cuda_lock(console: Console, workspace: Workspace) -> CudaLock:
-    roots = await Get(
-        TargetRootsToFieldSets,
-        TargetRootsToFieldSetsRequest(
-            CudaWheelFieldSet,
-            goal_description="the `cuda-lock` goal",
-            no_applicable_targets_behavior=NoApplicableTargetsBehavior.error,
-        ),
-    )
+async def cuda_lock(
+    console: Console, workspace: Workspace, targets: FilteredTargets
+) -> CudaLock:
+    rows = [row_of(field_set) for field_set in selected_wheels("cuda-lock", targets)]
     # The host's probe also hands this session's index settings to the programs.
     await Get(Host)
-    by_path = {row_of(field_set).lock_path: row_of(field_set) for field_set in roots.field_sets}
+    by_path = {row.lock_path: row for row in rows}
     problems = {path: row_problems(row) for path, row in by_path.items()}
     good = [path for path in sorted(by_path) if not problems[path]]
     results = await MultiGet(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import os
 from dataclasses import dataclass
 from typing import Any
 
+from pants.core.util_rules.environments import EnvironmentTarget, LocalEnvironmentTarget
 from pants.engine.fs import (
     EMPTY_DIGEST,
     AddPrefix,
@@ -20,14 +23,17 @@ from pants.engine.fs import (
 )
 from pants.engine.process import FallibleProcessResult
 from pants.engine.rules import Get, MultiGet, collect_rules, rule
+from pants.option.global_options import GlobalOptions
 from pants.util.logging import LogLevel
 
 from cuda_wheels.rules.build_env import BuildEnvLock
-from cuda_wheels.rules.programs import ProgramProcess
+from cuda_wheels.rules.programs import CACHE_NAME, ProgramProcess
 from cuda_wheels.rules.spec import WheelSpec
 from cuda_wheels.rules.stage import StageFailure, program_failure
 from cuda_wheels.rules.toolchain import Host
 from cuda_wheels.tables.glibc import shims_for
+
+logger = logging.getLogger(__name__)
 
 # 1980-01-01, the first moment that a zip archive can hold.
 SOURCE_DATE_EPOCH = 315532800
@@ -91,11 +97,21 @@ def log_name(spec: WheelSpec, document: dict[str, Any], tree: Digest) -> str:
     return f"{spec.distribution}-{spec.version}-{spec.row.variant}-{digest}.log"
 
 
+def _tell_log(description: str, log: str, options: GlobalOptions, place: EnvironmentTarget) -> None:
+    """Say where the log of a compile step grows, where the user can reach it."""
+    if place.val is None or isinstance(place.val, LocalEnvironmentTarget):
+        path = os.path.join(options.named_caches_dir, CACHE_NAME, "logs", log)
+        logger.info(f"Unless {description} is cached, its log grows here: tail -f {path}")
+
+
 @rule(desc="Compile a CUDA wheel", level=LogLevel.DEBUG)
-async def compile_wheel(request: CompileRequest) -> CompiledWheel:
+async def compile_wheel(
+    request: CompileRequest, options: GlobalOptions, environment: EnvironmentTarget
+) -> CompiledWheel:
     spec = request.spec
     document = compile_document(request)
     document["log"] = log_name(spec, document, request.tree)
+    _tell_log(spec.description, document["log"], options, environment)
     tree = await Get(Digest, AddPrefix(request.tree, "source"))
     result = await Get(
         FallibleProcessResult,
@@ -103,7 +119,7 @@ async def compile_wheel(request: CompileRequest) -> CompiledWheel:
         ProgramProcess.create(
             "compile",
             document,
-            description=f"Compile {spec.description} (log: {document['log']})",
+            description=f"Compile {spec.address}",
             locks=("bootstrap_lock",),
             input_digest=await Get(
                 Digest, MergeDigests([tree, request.lock.digest, request.wheels.digest])

@@ -55,7 +55,7 @@ async def inspect_wheel(request: InspectRequest) -> InspectedWheel:
         ProgramProcess.create(
             "inspect_wheel",
             {"wheel": request.wheel.name},
-            description=f"Inspect {request.wheel.name}",
+            description=f"Inspect {request.spec.address}",
             input_digest=request.wheel.digest,
         ),
     )

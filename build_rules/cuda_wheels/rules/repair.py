@@ -48,7 +48,7 @@ async def repair_wheel(request: RepairRequest) -> RepairedWheel:
                 "local_version": spec.local_version,
                 "out": OUT,
             },
-            description=f"Repair {spec.description}",
+            description=f"Repair {spec.address}",
             input_digest=request.compiled.digest,
             output_directories=(OUT,),
         ),

@@ -164,6 +164,17 @@ def narrow(
     return tuple(arch for arch in promised if arch in wanted), ()
 
 
+def dropped_problems(applied: AppliedArchs) -> tuple[str, ...]:
+    """Why the package cannot keep what `cuda_arch` promises; empty if it can."""
+    if applied.skipped:
+        return (applied.skipped,)
+    return tuple(
+        f"`cuda_arch` promises {arch}, but nothing would be compiled for it: {reason}. Take it "
+        "out of the target."
+        for arch, reason in applied.dropped
+    )
+
+
 def torch_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
     if field_set.links_torch.value and not field_set.torch.value:
         return (
@@ -201,8 +212,7 @@ async def check_spec(
     rule_problems: tuple[str, ...] = ()
     if accel is not None and accel.kind == "cuda":
         applied = apply_rule(GPU_ARCH_RULES[fields.gpu_arch_rule.value], gpu_archs)
-        if applied.skipped:
-            rule_problems = (applied.skipped,)
+        rule_problems = dropped_problems(applied)
     local = None
     if options.local_version:
         local = local_version(

@@ -1,0 +1,78 @@
+"""What runs again after a change, by the names of the processes that ran and by the counters."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from integration.checkout import Checkout, Run
+from integration.recipes import address, comment_patch, recipe
+
+PACKAGES = ("alpha", "beta")
+STAGES = ["Patch", "Compile", "Repair", "Inspect"]
+# Told of the host in every session, and never cached.
+EVERY_SESSION = "Look at the toolchain"
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    checkout = Checkout(tmp_path_factory.mktemp("caching") / "checkout")
+    for package in PACKAGES:
+        directory = checkout.add_fixture("vecadd", recipe("vecadd"))
+        directory.rename(directory.with_name(package))
+        _patch(checkout, package)
+    return checkout
+
+
+def _patch(checkout: Checkout, package: str) -> None:
+    # Never the same twice, so that no earlier run's result answers.
+    checkout.write(
+        f"tests/fixtures/{package}/patches/0001-comment.patch",
+        comment_patch(f"{package} {uuid.uuid4()}"),
+    )
+
+
+def _package(checkout: Checkout) -> Run:
+    run = checkout.pants(
+        "--cuda-wheels-gpu-archs=9.0", "package", *(address(name) for name in PACKAGES)
+    )
+    assert run.returncode == 0, run.output
+    return run
+
+
+def _of(run: Run, package: str) -> list[str]:
+    return [name for name in run.processes if f"fixtures/{package}:" in name]
+
+
+def test_exactly_what_depends_on_a_patch_is_rebuilt(checkout: Checkout) -> None:
+    first = _package(checkout)
+    for package in PACKAGES:
+        assert [name.split()[0] for name in _of(first, package)] == STAGES
+
+    unchanged = _package(checkout)
+    assert unchanged.processes == [EVERY_SESSION]
+    assert unchanged.counters["local_cache_requests_cached"] == 0
+
+    checkout.stop_pantsd()
+    restarted = _package(checkout)
+    assert restarted.processes == [EVERY_SESSION]
+    # Every stage of both wheels was answered from the store.
+    assert restarted.counters["local_cache_requests_cached"] >= 8
+
+    for changed, other in (PACKAGES, PACKAGES[::-1]):
+        _patch(checkout, changed)
+        run = _package(checkout)
+        assert [name.split()[0] for name in _of(run, changed)] == STAGES
+        assert _of(run, other) == []
+        assert set(run.processes) == {EVERY_SESSION, *_of(run, changed)}
+
+
+def test_the_log_is_named_before_it_is_written(checkout: Checkout) -> None:
+    _patch(checkout, "alpha")
+    run = _package(checkout)
+    (line,) = [line for line in run.output.splitlines() if "tail -f" in line]
+    log = Path(line.split("tail -f ")[1].strip())
+    assert "vecadd 1.0" in log.read_text()
+    assert run.output.index(line) < run.output.index("Starting: Compile")

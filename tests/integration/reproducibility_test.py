@@ -1,0 +1,56 @@
+"""Two checkouts, each with caches of its own and another number of jobs, give the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from integration.checkout import Checkout
+from integration.recipes import address, recipe
+
+# What is realised from hash-locked files; everything that holds results starts empty.
+LOCKED = ("envs", "tools", "uv")
+
+
+def _named_caches() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "pants/named_caches/cuda_wheels"
+
+
+def _own_caches(root: Path) -> dict[str, str]:
+    """Caches of this checkout alone: no result, no object, only the locked environments."""
+    mine = root / "named/cuda_wheels"
+    mine.mkdir(parents=True)
+    for name in LOCKED:
+        if (_named_caches() / name).is_dir():
+            shutil.copytree(_named_caches() / name, mine / name, symlinks=True, copy_function=os.link)
+    return {
+        "PANTS_NAMED_CACHES_DIR": str(root / "named"),
+        "PANTS_LOCAL_STORE_DIR": str(root / "store"),
+    }
+
+
+@pytest.mark.parametrize("option", ["--cuda-wheels-gpu-archs=9.0"])
+def test_equal_bytes_at_two_paths(tmp_path: Path, option: str) -> None:
+    digests, facts = [], []
+    for place, jobs in (("one", "1"), ("another/and/deeper", "2")):
+        checkout = Checkout(tmp_path / place / "checkout", _own_caches(tmp_path / place))
+        checkout.add_fixture("vecadd", recipe("vecadd"))
+        run = checkout.pants(
+            option, f"--process-execution-local-parallelism={jobs}", "package", address("vecadd")
+        )
+        assert run.returncode == 0, run.output
+        assert any(name.startswith("Compile vecadd") for name in run.processes)
+        assert run.counters["local_cache_requests_cached"] == 0
+        (wheel,) = checkout.wheels()
+        digests.append(hashlib.sha256(wheel.read_bytes()).hexdigest())
+        facts.append(json.loads(wheel.with_suffix(".facts.json").read_text())["compile"])
+    assert digests[0] == digests[1]
+    assert [fact["jobs"] for fact in facts] == [1, 2]
+    assert [fact["ccache"]["hits"] for fact in facts] == [0, 0]
+    assert all(fact["ccache"]["misses"] >= 3 for fact in facts)
