@@ -9,7 +9,6 @@ relative to the working directory. Writes `<out>/*.whl`, `build.log` and `compil
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import shutil
@@ -50,6 +49,8 @@ REQUIRED = (
     "log",
 )
 CCACHE_SIZE = "20G"
+RESERVE_GB = 1.0
+"""Left to the system and to the build's own Python processes."""
 
 # What the interpreter was built with (debug information, search paths of the machine that built
 # it) must not reach a wheel: these replace sysconfig's. A target's `env` goes over them.
@@ -62,10 +63,6 @@ DEFAULT_FLAGS = {
     "LDCXXSHARED": "g++ -shared",
     "NVCC_THREADS": "1",
 }
-
-_WORK = FIXED / "work"
-_ENV = FIXED / "env"
-_TOOLKIT = FIXED / "toolkit"
 
 
 @dataclass(frozen=True)
@@ -163,12 +160,9 @@ def concurrency(argv: Iterable[str]) -> int:
 
 def plan_jobs(cores: int, memory_per_job_gb: float, memory: machine.Memory) -> failure.Plan:
     """How many compilers this build runs, and why."""
-    count = jobs.job_count(
-        concurrency=cores,
-        cpus=os.cpu_count() or 1,
-        available_gb=memory.available_gb,
-        memory_per_job_gb=memory_per_job_gb,
-    )
+    # As large a part of the memory as of the cores: several builds fit beside each other.
+    share = min(1.0, cores / (os.cpu_count() or 1)) * max(0.0, memory.available_gb - RESERVE_GB)
+    count = jobs.job_count(cores, share, memory_per_job_gb)
     return failure.Plan(count, cores, memory_per_job_gb, memory)
 
 
@@ -179,7 +173,7 @@ def main(data: dict[str, Any]) -> None:
     title = f"{request.distribution} {request.version} for {request.variant}"
     try:
         with _interruptible():
-            _build(request, log, title)
+            _build(request, log, title, FIXED)
     except ProgramError as error:
         log.write(str(error))
         raise
@@ -191,7 +185,7 @@ def main(data: dict[str, Any]) -> None:
         sys.exit(130)
 
 
-def _build(request: Request, log: Log, title: str) -> None:
+def _build(request: Request, log: Log, title: str, fixed: Path) -> None:
     started = time.monotonic()
     plan = plan_jobs(concurrency(sys.argv), request.memory_per_job_gb, machine.read_memory())
     log.write(f"== {title}, {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}")
@@ -211,8 +205,11 @@ def _build(request: Request, log: Log, title: str) -> None:
         layout = namespace.Layout(
             work=scratch / "work",
             read_only={"env": env, **({"toolkit": request.cuda_home} if request.cuda_home else {})},
+            fixed=fixed,
         )
-        inside = _Inside(request, plan.jobs, bootstrap, real_cuda, scratch / "dist", statistics)
+        inside = _Inside(
+            request, fixed, plan.jobs, bootstrap, real_cuda, scratch / "dist", statistics
+        )
         outcome = _run_logged(inside, layout, log)
         if outcome.returncode != 0:
             why = failure.hint(outcome.returncode, log.lines, plan, [scratch, request.cache])
@@ -253,9 +250,10 @@ def _warm_up(env: Path, request: Request, log: Log) -> None:
             f"The build environment of {request.build_lock.name} has no pip, which builds the "
             "wheels. Write the lock again with `./pants cuda-lock`."
         )
-    modules = ["pip._internal.cli.main", "setuptools"]
-    if list(env.glob("lib/python3*/site-packages/torch/__init__.py")):
-        modules.append("torch.utils.cpp_extension")
+    modules = ["pip._internal.cli.main"]
+    for package, module in (("setuptools", "setuptools"), ("torch", "torch.utils.cpp_extension")):
+        if list(env.glob(f"lib/python3*/site-packages/{package}/__init__.py")):
+            modules.append(module)
     done = subprocess.run(
         [str(env / "bin/python"), "-I", "-c", f"import {', '.join(modules)}"],
         env={"PATH": os.defpath, "CUDA_VISIBLE_DEVICES": "", "LC_ALL": "C.UTF-8"},
@@ -295,63 +293,74 @@ class _Inside:
     """The part of a build that runs shut in, with its tree at the fixed path."""
 
     request: Request
+    fixed: Path
     jobs: int
     bootstrap: Path
     real_cuda: Path | None
     staging: Path
     statistics: Path
 
+    @property
+    def work(self) -> Path:
+        return self.fixed / "work"
+
+    @property
+    def env(self) -> Path:
+        return self.fixed / "env"
+
     def __call__(self, isolation: Isolation) -> int:
         request = self.request
         print(f"network: {isolation.network}, build path: {isolation.build_path}", flush=True)
         # The modes of files are part of a wheel.
         os.umask(0o022)
-        source = _WORK / "source"
+        source = self.work / "source"
         copy_tree(request.source, source)
         for name in ("home", "tmp", "hooks"):
-            (_WORK / name).mkdir()
-        shutil.copyfile(extensions.__file__, _WORK / "hooks/sitecustomize.py")
-        cuda_home = self._write_toolchain(isolation)
+            (self.work / name).mkdir()
+        shutil.copyfile(extensions.__file__, self.work / "hooks/sitecustomize.py")
+        cuda_home = self._write_toolchain()
         env = self._environment(isolation, cuda_home)
-        python = str(_ENV / "bin/python")
+        python = str(self.env / "bin/python")
         pip = [python, "-m", "pip"]
         if request.wheels:
-            overlay = ["--target", str(_WORK / "overlay"), *map(str, request.wheels)]
+            overlay = ["--target", str(self.work / "overlay"), *map(str, request.wheels)]
             flags = ["--no-deps", "--no-index", "--no-compile", "--quiet"]
-            code = _call([*pip, "install", *flags, *overlay], env, _WORK)
+            code = _call([*pip, "install", *flags, *overlay], env, self.work)
             if code:
                 return code
         flags = ["--no-deps", "--no-build-isolation", "--no-index", "--no-cache-dir", "--verbose"]
         self.staging.mkdir(parents=True)
         return _call([*pip, "wheel", *flags, "-w", str(self.staging), "."], env, source)
 
-    def _write_toolchain(self, isolation: Isolation) -> Path | None:
+    def _write_toolchain(self) -> Path | None:
         request = self.request
         real = None
         if self.real_cuda:
-            real = _TOOLKIT if request.cuda_home else _ENV / "cuda"
+            real = self.fixed / "toolkit" if request.cuda_home else self.env / "cuda"
         tools = toolchain.Toolchain(request.gcc, request.gxx, real)
         config = compiler.Config(
             gcc=request.gcc,
             gxx=request.gxx,
             nvcc=str(real / "bin/nvcc") if real else None,
             ccache=str(self.bootstrap / "bin/ccache"),
-            slots=str(_WORK / "slots"),
+            slots=str(self.work / "slots"),
             jobs=self.jobs,
-            keep=str(_WORK / "keep"),
+            keep=str(self.work / "keep"),
             link_objects=tuple(
                 str(path)
-                for path in shims.compile_shims(request.glibc_shims, request.gcc, _WORK / "shims")
+                for path in shims.compile_shims(
+                    request.glibc_shims, request.gcc, self.work / "shims"
+                )
             ),
         )
-        own = _ENV / "bin/ninja"
+        own = self.env / "bin/ninja"
         ninja = str(own) if own.exists() else shutil.which("ninja")
-        return toolchain.write_programs(_WORK / "tools", tools, config, ninja=ninja)
+        return toolchain.write_programs(self.work / "tools", tools, config, ninja=ninja)
 
     def _environment(self, isolation: Isolation, cuda_home: Path | None) -> dict[str, str]:
         request = self.request
         compilers = environment.cuda_digest(self.real_cuda) if self.real_cuda else ""
-        path = [_WORK / "tools/bin", _WORK / "overlay/bin", _ENV / "bin"]
+        path = [self.work / "tools/bin", self.work / "overlay/bin", self.env / "bin"]
         path += [Path(request.gcc).parent, Path("/usr/bin"), Path("/bin")]
         env = {
             **DEFAULT_FLAGS,
@@ -361,10 +370,10 @@ class _Inside:
             **request.env,
             **isolation.environment(),
             "PATH": ":".join(map(str, path)),
-            "PYTHONPATH": f"{_WORK / 'hooks'}:{_WORK / 'overlay'}",
+            "PYTHONPATH": f"{self.work / 'hooks'}:{self.work / 'overlay'}",
             "PYTHONUNBUFFERED": "1",
-            "HOME": str(_WORK / "home"),
-            "TMPDIR": str(_WORK / "tmp"),
+            "HOME": str(self.work / "home"),
+            "TMPDIR": str(self.work / "tmp"),
             "SOURCE_DATE_EPOCH": str(request.source_date_epoch),
             "MAX_JOBS": str(self.jobs),
             "PIP_CONFIG_FILE": os.devnull,
@@ -375,7 +384,7 @@ class _Inside:
             # A compiler is known by what it is, not by the time that its file was written.
             "CCACHE_COMPILERCHECK": f"string:{request.identity} {compilers}",
             "CCACHE_STATSLOG": str(self.statistics),
-            "CCACHE_TEMPDIR": str(_WORK / "tmp/ccache"),
+            "CCACHE_TEMPDIR": str(self.work / "tmp/ccache"),
         }
         if cuda_home:
             env["CUDA_HOME"] = env["CUDA_PATH"] = str(cuda_home)
@@ -418,7 +427,9 @@ def _only_wheel(staging: Path, log: Log, title: str) -> Path:
         return wheels[0]
     found = ", ".join(wheel.name for wheel in wheels) or "none"
     raise ProgramError(
-        failure.describe(log.lines, log.path, None, f"{title}: one wheel was expected, {found} came.")
+        failure.describe(
+            log.lines, log.path, None, f"{title}: one wheel was expected, {found} came."
+        )
     )
 
 

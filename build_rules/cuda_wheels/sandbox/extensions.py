@@ -13,6 +13,7 @@ The directories do not depend on the number of jobs: compilers write their names
 
 from __future__ import annotations
 
+import functools
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -85,7 +86,7 @@ def build_all(command: Any) -> None:
 
     jobs = max(1, int(os.environ.get("MAX_JOBS") or 1))
     names = [extension.name for extension in command.extensions]
-    failed = run_forked([(lambda e=e: build(e)) for e in command.extensions], jobs)
+    failed = run_forked([functools.partial(build, e) for e in command.extensions], jobs)
     if failed is not None:
         raise RuntimeError(f"extension {names[failed]} failed; its errors are above")
 

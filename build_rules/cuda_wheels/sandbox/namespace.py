@@ -204,14 +204,15 @@ def _lead(
         os._exit(1)
 
 
-def _run_task(
-    task: Callable[[Isolation], int], isolation: Isolation, output: int | None
-) -> None:
+def _run_task(task: Callable[[Isolation], int], isolation: Isolation, output: int | None) -> None:
     code = 1
     try:
         if output is not None:
             os.dup2(output, 1)
             os.dup2(output, 2)
+            # The parent's objects may be anything; the task writes where its children do.
+            sys.stdout = open(1, "w", buffering=1, encoding="utf-8", closefd=False)
+            sys.stderr = open(2, "w", buffering=1, encoding="utf-8", closefd=False)
         code = task(isolation)
     except ProgramError as error:
         print(error, file=sys.stderr)
@@ -267,9 +268,7 @@ def _mount(
 ) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     arguments = [None if a is None else os.fsencode(str(a)) for a in (source, target, kind, data)]
-    done = libc.mount(
-        arguments[0], arguments[1], arguments[2], ctypes.c_ulong(flags), arguments[3]
-    )
+    done = libc.mount(arguments[0], arguments[1], arguments[2], ctypes.c_ulong(flags), arguments[3])
     if done != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"mount {source} on {target}: {os.strerror(number)}")

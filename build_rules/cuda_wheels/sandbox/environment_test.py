@@ -1,0 +1,282 @@
+"""Environments from locks: a real uv and pip against an index that the tests serve."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from uv import find_uv_bin
+
+from cuda_wheels.sandbox import environment
+from cuda_wheels.sandbox.environment import Settings, ensure_environment, load_settings
+from cuda_wheels.sandbox.program import ProgramError
+from cuda_wheels.sandbox.testutil import Index, serving, unused_address, wheel_bytes
+
+# Child processes must find these modules wherever the tests' own came from.
+CHILD_ENV = {**os.environ, "PYTHONPATH": str(Path(environment.__file__).parents[2])}
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    path = tmp_path / "cache"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def bootstrap(tmp_path: Path) -> Path:
+    path = tmp_path / "bootstrap"
+    (path / "bin").mkdir(parents=True)
+    (path / "bin/uv").symlink_to(find_uv_bin())
+    return path
+
+
+@pytest.fixture
+def index() -> Iterator[Index]:
+    with serving(Index()) as served:
+        yield served
+
+
+def write_lock(path: Path, index: Index, name: str = "alpha", sha256: str | None = None) -> Path:
+    served = index.add(name, f"{name}-1.0-py3-none-any.whl", wheel_bytes(name, "1.0"))
+    path.write_text(f"{name}==1.0 --hash=sha256:{sha256 or served}\n")
+    return path
+
+
+def configure(cache: Path, *indexes: str) -> None:
+    (cache / "settings.json").write_text(json.dumps({"indexes": indexes}))
+
+
+def test_an_environment_is_made_once(
+    cache: Path, bootstrap: Path, index: Index, tmp_path: Path
+) -> None:
+    configure(cache, index.url)
+    lock = write_lock(tmp_path / "lock.txt", index)
+    path = ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+    assert path.parent == cache / "envs"
+    assert path.name.startswith(environment.lock_digest(lock))
+    assert list(path.glob("lib/python3*/site-packages/alpha-1.0.dist-info"))
+    python = path / "bin/python"
+    prefix = subprocess.run(
+        [python, "-c", "import sys; print(sys.prefix)"], capture_output=True, text=True, check=True
+    )
+    assert prefix.stdout.strip() == str(path)
+    requests = len(index.requested)
+    assert ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs") == path
+    assert len(index.requested) == requests
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_a_half_made_environment_is_made_again(
+    cache: Path, bootstrap: Path, index: Index, tmp_path: Path
+) -> None:
+    configure(cache, index.url)
+    lock = write_lock(tmp_path / "lock.txt", index)
+    path = ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+    (path / environment.COMPLETE).unlink()
+    (path / "leftover").touch()
+    (path.parent / f".{path.name}.killed").mkdir()
+    assert ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs") == path
+    assert environment.is_complete(path)
+    assert not (path / "leftover").exists()
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_an_environment_whose_interpreter_went_is_made_again(
+    cache: Path, bootstrap: Path, index: Index, tmp_path: Path
+) -> None:
+    configure(cache, index.url)
+    lock = write_lock(tmp_path / "lock.txt", index)
+    path = ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+    (path / "bin/python").unlink()
+    (path / "bin/python").symlink_to("/nowhere/python")
+    assert environment.is_complete(
+        ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+    )
+
+
+def test_a_failed_environment_leaves_nothing(
+    cache: Path, bootstrap: Path, index: Index, tmp_path: Path
+) -> None:
+    configure(cache, index.url)
+    lock = write_lock(tmp_path / "lock.txt", index, sha256="0" * 64)
+    with pytest.raises(ProgramError, match="does not have the hash that the lock declares") as e:
+        ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+    assert "s3cret" not in str(e.value)
+    assert "lock.txt" in str(e.value)
+    assert list((cache / "envs").iterdir()) == []
+
+
+def test_an_index_out_of_reach_is_named_without_credentials(
+    cache: Path, bootstrap: Path, index: Index, tmp_path: Path
+) -> None:
+    address = unused_address()
+    configure(cache, address)
+    lock = write_lock(tmp_path / "lock.txt", index)
+    with pytest.raises(ProgramError, match="is out of reach") as e:
+        ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+    assert "s3cret" not in str(e.value)
+    assert address.split("@")[1] in str(e.value)
+
+
+def test_a_package_that_no_index_has_is_explained(
+    cache: Path, bootstrap: Path, index: Index, tmp_path: Path
+) -> None:
+    configure(cache, index.url)
+    lock = tmp_path / "lock.txt"
+    lock.write_text(f"gamma==1.0 --hash=sha256:{'0' * 64}\n")
+    with pytest.raises(ProgramError, match="does not have every package"):
+        ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+
+
+def test_a_full_disk_is_explained(cache: Path, tmp_path: Path) -> None:
+    def make(path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(ProgramError, match="Disk full(?s:.*)named_caches_dir") as e:
+        environment._ensure(cache, cache / "envs/x", make)
+    assert "GB free" in str(e.value)
+    assert list((cache / "envs").iterdir()) == []
+
+
+def test_two_at_once_make_it_once(cache: Path, tmp_path: Path) -> None:
+    code = textwrap.dedent("""
+        import os, sys, time
+        from pathlib import Path
+        from cuda_wheels.sandbox import environment
+        cache = Path(sys.argv[1])
+        def make(path):
+            with open(cache / "made", "a") as handle:
+                handle.write("x")
+            time.sleep(0.3)
+            (path / "bin").mkdir()
+            (path / "bin/python").touch()
+        environment._ensure(cache, cache / "envs/x", make)
+        """)
+    both = [
+        subprocess.Popen([sys.executable, "-c", code, str(cache)], env=CHILD_ENV) for _ in range(2)
+    ]
+    assert [process.wait() for process in both] == [0, 0]
+    assert (cache / "made").read_text() == "x"
+
+
+def test_the_bootstrap_environment_comes_from_pip(
+    cache: Path, index: Index, tmp_path: Path
+) -> None:
+    configure(cache, index.url)
+    lock = write_lock(tmp_path / "lock.txt", index)
+    path = environment.ensure_bootstrap(cache, lock)
+    assert path.parent == cache / "tools"
+    assert list(path.glob("lib/python3*/site-packages/alpha-1.0.dist-info"))
+    other = write_lock(tmp_path / "other.txt", index, sha256="0" * 64)
+    with pytest.raises(ProgramError, match="does not have the hash that the lock declares"):
+        environment.ensure_bootstrap(cache, other)
+
+
+def test_a_program_runs_itself_again_in_the_tools(
+    cache: Path, bootstrap: Path, index: Index, tmp_path: Path
+) -> None:
+    configure(cache, index.url)
+    lock = write_lock(tmp_path / "lock.txt", index)
+    tools = ensure_environment(cache, lock, bootstrap=bootstrap, kind="tools")
+    (tmp_path / "again.py").write_text(textwrap.dedent("""
+            import sys
+            from pathlib import Path
+            from cuda_wheels.sandbox import environment
+            environment.reexec_in_tools(Path(sys.argv[1]), Path("none"), Path(sys.argv[2]))
+            print(sys.prefix, sys.argv[1:])
+            """))
+    done = subprocess.run(
+        [sys.executable, "-m", "again", str(cache), str(lock)],
+        cwd=tmp_path,
+        env=CHILD_ENV,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == f"{tools} {[str(cache), str(lock)]}"
+
+
+def test_settings_become_flags(cache: Path) -> None:
+    assert load_settings(cache) == Settings()
+    (cache / "settings.json").write_text(
+        json.dumps({"indexes": ["a", "b"], "find_links": ["/w"], "ca_certs": "/ca.pem"})
+    )
+    settings = load_settings(cache)
+    assert settings.pip_flags() == [
+        *("--index-url", "a", "--extra-index-url", "b", "--find-links", "/w")
+    ]
+    assert settings.uv_flags() == [
+        *("--default-index", "a", "--index", "b", "--find-links", "/w"),
+        *("--index-strategy", "unsafe-best-match"),
+    ]
+    env = settings.environment({"PIP_INDEX_URL": "x", "UV_INDEX": "y", "LANG": "C"})
+    assert env["SSL_CERT_FILE"] == env["PIP_CERT"] == "/ca.pem"
+    assert env["LANG"] == "C"
+    assert "PIP_INDEX_URL" not in env
+    assert "UV_INDEX" not in env
+
+
+def test_without_settings_the_tools_keep_their_own(cache: Path) -> None:
+    env = load_settings(cache).environment({"PIP_INDEX_URL": "x"})
+    assert env["PIP_INDEX_URL"] == "x"
+    assert "PIP_CONFIG_FILE" not in env
+
+
+def test_broken_settings_are_an_error(cache: Path) -> None:
+    (cache / "settings.json").write_text("{")
+    with pytest.raises(ProgramError, match="settings.json"):
+        load_settings(cache)
+
+
+def test_a_cuda_home_has_both_layouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment.platform, "machine", lambda: "aarch64")
+    toolkit = tmp_path / "env/lib/python3.12/site-packages/nvidia/cu13"
+    for name in ("bin/nvcc", "include/cuda.h", "include/cccl/cub/cub.cuh", "nvvm/bin/cicc"):
+        (toolkit / name).parent.mkdir(parents=True, exist_ok=True)
+        (toolkit / name).write_text(name)
+    (toolkit / "lib").mkdir()
+    for name in ("libcudart.so.13", "libnvrtc-builtins.so.13.0", "libcudadevrt.a", "libx.so"):
+        (toolkit / "lib" / name).write_text(name)
+    home = environment.make_cuda_home(tmp_path / "env")
+    assert home == tmp_path / "env/cuda"
+    # Everything must hold after the environment got its name.
+    home = (tmp_path / "env").rename(tmp_path / "renamed") / "cuda"
+    for path, text in {
+        "bin/nvcc": "bin/nvcc",
+        "include/cccl/cub/cub.cuh": "include/cccl/cub/cub.cuh",
+        "nvvm/bin/cicc": "nvvm/bin/cicc",
+        "lib64/libcudart.so": "libcudart.so.13",
+        "lib/libnvrtc-builtins.so": "libnvrtc-builtins.so.13.0",
+        "lib64/libx.so": "libx.so",
+        "lib64/libcudadevrt.a": "libcudadevrt.a",
+        "targets/sbsa-linux/include/cuda.h": "include/cuda.h",
+        "targets/sbsa-linux/lib/libcudart.so": "libcudart.so.13",
+    }.items():
+        assert (home / path).read_text() == text
+    before = environment.cuda_digest(home)
+    (home / "nvvm/bin/cicc").write_text("another")
+    assert environment.cuda_digest(home) != before
+
+
+def test_an_environment_without_nvcc_has_no_cuda_home(tmp_path: Path) -> None:
+    assert environment.make_cuda_home(tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("https://user:pw@host/simple", "https://***@host/simple"),
+        ("https://token@host/simple", "https://***@host/simple"),
+        ("https://host/a@b", "https://host/a@b"),
+    ],
+)
+def test_credentials_are_hidden(text: str, shown: str) -> None:
+    assert environment.hide_credentials(text) == shown
