@@ -114,6 +114,23 @@ def test_files_that_lack_one_arch_are_found_by_the_numbers() -> None:
     assert "sm_90 x 3, sm_120 x 2" in message
 
 
+@pytest.mark.parametrize(
+    ("images", "cause"),
+    [
+        pytest.param((*CUDA.images, ("sm_75", 1)), "nvcc's default", id="CUDA 13's default"),
+        pytest.param((*CUDA.images, ("sm_52", 1)), "nvcc's default", id="CUDA 12's default"),
+        pytest.param((*CUDA.images, ("sm_80", 2)), "the builder's GPU", id="an own list"),
+        pytest.param(CUDA.images[:2], "ignores archs", id="an arch ignored"),
+    ],
+)
+def test_the_cause_fits_the_finding(images: Any, cause: str) -> None:
+    causes = ("nvcc's default", "the builder's GPU", "ignores archs")
+    message = only(with_cuda(images=images))
+    assert [text for text in causes if text in message] == [cause]
+    assert ("is missing" in message) is (cause == "ignores archs")
+    assert ("images are" in message) is (cause != "ignores archs")
+
+
 def test_each_library_with_device_code_must_have_all_of_it() -> None:
     second = replace(CUDA, path="torch_demo/_second_cuda.so", images=(("sm_90", 1),))
     message = only(replace(FACTS, libraries=(CPU, CUDA, second)))
@@ -175,6 +192,12 @@ def test_any_platform_will_do_where_none_is_declared() -> None:
     assert mismatches(FACTS, replace(DECLARED, platform=None)) == ()
 
 
+def test_a_wheel_of_another_python_implementation() -> None:
+    tag = "pp310-pypy310_pp73-manylinux_2_28_x86_64"
+    facts = replace(FACTS, python_tag="pp310", abi_tag="pypy310_pp73", wheel_tags=(tag,))
+    assert "declared Python 3.12" in only(facts)
+
+
 def test_an_abi3_wheel_serves_later_pythons() -> None:
     facts = replace(
         FACTS,
@@ -184,6 +207,7 @@ def test_an_abi3_wheel_serves_later_pythons() -> None:
         wheel_tags=("cp39-abi3-manylinux_2_28_x86_64",),
     )
     assert mismatches(facts, DECLARED) == ()
+    assert mismatches(facts, replace(DECLARED, python="3.9")) == ()
     assert "declared Python 3.8" in only(facts, replace(DECLARED, python="3.8"))
 
 
@@ -305,6 +329,40 @@ def test_symbols_newer_than_the_tag_are_listed_with_their_file() -> None:
     assert self_mismatches(facts) == (message,)
 
 
+def test_a_wheel_that_needs_exactly_its_platform_is_right() -> None:
+    needs = (VersionNeed("GLIBC", "2.28", ("fcntl64",)), VersionNeed("GLIBCXX", "3.4.24", ("x",)))
+    facts = replace(with_cuda(version_needs=needs), policy="manylinux_2_28_x86_64")
+    assert mismatches(facts, DECLARED) == ()
+
+
+@pytest.mark.parametrize(
+    ("tag", "need", "fits"),
+    [
+        ("manylinux_2_31_x86_64", VersionNeed("GLIBCXX", "3.4.28", ("x",)), True),
+        ("manylinux_2_30_x86_64", VersionNeed("GLIBCXX", "3.4.28", ("x",)), False),
+        ("manylinux_2_30_x86_64", VersionNeed("GLIBC", "2.30", ("x",)), True),
+        ("manylinux_2_30_x86_64", VersionNeed("GLIBC", "2.31", ("x",)), False),
+        ("manylinux1_x86_64", VersionNeed("GLIBC", "2.5"), True),
+        ("manylinux1_x86_64", VersionNeed("GLIBC", "2.6"), False),
+    ],
+)
+def test_what_each_tag_allows(tag: str, need: VersionNeed, fits: bool) -> None:
+    facts = replace(
+        with_cuda(version_needs=(need,)),
+        platform_tags=(tag,),
+        wheel_tags=(f"cp312-cp312-{tag}",),
+        policy=tag.replace("manylinux1_", "manylinux_2_5_"),
+    )
+    assert (self_mismatches(facts) == ()) is fits
+
+
+def test_a_long_list_of_symbols_is_cut_and_counted() -> None:
+    for number, expected in ((8, "s0, s1, s2, s3, s4, s5, s6, s7."), (10, "s7 and 2 more")):
+        symbols = tuple(f"s{i}" for i in range(number))
+        facts = with_cuda(version_needs=(VersionNeed("GLIBC", "2.34", symbols),))
+        assert expected in only(facts)
+
+
 def test_the_oldest_of_several_tags_counts() -> None:
     facts = with_cuda(version_needs=(VersionNeed("GLIBC", "2.27", ("expf",)),))
     tags = ("manylinux2014_x86_64", "manylinux_2_28_x86_64")
@@ -322,7 +380,7 @@ def test_auditwheels_verdict_counts_where_symbols_are_fine() -> None:
     message = only(facts)
     assert "libsecret.so.1" in message
     facts = replace(FACTS, policy="", policy_problem="an unsupported machine")
-    assert "an unsupported machine" in only(facts)
+    assert "no platform by auditwheel (an unsupported machine)" in only(facts)
 
 
 def test_a_linux_tag_promises_nothing() -> None:

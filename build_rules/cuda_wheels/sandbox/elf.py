@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,7 +51,8 @@ _IN_A_NAME = re.compile(rb"[\w.+@~=$/-]")
 _DEVICE_CODE = (".nv_fatbin", "__nv_relfatbin")
 # Directories that compilers and system headers lie in, the same wherever they are installed.
 _SYSTEM_DIRECTORIES = ("/usr/", "/opt/rh/", "/opt/_internal/")
-MAX_BUILD_PATHS = 20
+# How many paths of each place are kept: enough to see what it is.
+MAX_PATHS_OF_A_PLACE = 3
 SH_FLAGS_EXECINSTR = 0x4
 
 
@@ -181,15 +183,24 @@ def _holds_runtime_types(elf: ELFFile) -> bool:
 
 
 def _build_paths(elf: ELFFile) -> tuple[str, ...]:
-    """Source files outside the system's directories that the file names, the first few."""
+    """Source files outside the system's directories that the file names."""
     found: set[str] = set()
     for section in elf.iter_sections():
         if section["sh_type"] != "SHT_PROGBITS" or section.name in _DEVICE_CODE:
             continue
         if not section["sh_flags"] & SH_FLAGS_EXECINSTR:
             found.update(source_paths(section.data()))
-    outside = sorted(path for path in found if not path.startswith(_SYSTEM_DIRECTORIES))
-    return tuple(outside[:MAX_BUILD_PATHS])
+    return _some_of_each_place(path for path in found if not path.startswith(_SYSTEM_DIRECTORIES))
+
+
+def _some_of_each_place(paths: Iterable[str]) -> tuple[str, ...]:
+    """The first few paths below each pair of top directories: no place hides another."""
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for path in sorted(paths):
+        place = places["/".join(path.split("/")[:3])]
+        if len(place) < MAX_PATHS_OF_A_PLACE:
+            place.append(path)
+    return tuple(path for place in places.values() for path in place)
 
 
 def source_paths(data: bytes) -> set[str]:

@@ -101,6 +101,18 @@ def test_build_paths_are_found_and_system_paths_are_not(tmp_path: Path) -> None:
     )
 
 
+def test_many_build_paths_of_one_place_hide_no_other(tmp_path: Path) -> None:
+    paths = [f"/build/here/file_{number:03}.cu" for number in range(100)]
+    source = "".join(
+        f'const char *p{number} = "{path}";\n'
+        for number, path in enumerate([*paths, "/zzz/elsewhere/x.cu"])
+    )
+    assert read(library(tmp_path / "a.so", source)).build_paths == (
+        *paths[:3],
+        "/zzz/elsewhere/x.cu",
+    )
+
+
 def test_an_absolute_rpath_is_found_and_a_relative_one_is_not(tmp_path: Path) -> None:
     path = library(tmp_path / "a.so", ONE, "-Wl,-rpath,$ORIGIN/../x.libs:/opt/cuda/lib64")
     assert read(path).rpaths == ("/opt/cuda/lib64",)
