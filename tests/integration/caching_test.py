@@ -20,7 +20,9 @@ EVERY_SESSION = "Look at the toolchain"
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     checkout = Checkout(tmp_path_factory.mktemp("caching") / "checkout")
     for package in PACKAGES:
-        directory = checkout.add_fixture("vecadd", recipe("vecadd"))
+        directory = checkout.add_fixture(
+            "vecadd", recipe("vecadd", more=f'output_path="{package}"')
+        )
         directory.rename(directory.with_name(package))
         _patch(checkout, package)
     return checkout
@@ -38,7 +40,7 @@ def _package(checkout: Checkout) -> Run:
     run = checkout.pants(
         "--cuda-wheels-gpu-archs=9.0", "package", *(address(name) for name in PACKAGES)
     )
-    assert run.returncode == 0, run.output
+    assert run.returncode == 0, "\n" + run.output
     return run
 
 

@@ -17,9 +17,10 @@ UNAPPLICABLE_PATCH = """\
 Reason: a test of a patch that does not apply.
 --- a/setup.py
 +++ b/setup.py
-@@ -1 +1 @@
+@@ -1,2 +1,2 @@
 -this line is nowhere
 +another
+ 
 """
 
 # As packages do that name an architecture themselves, whatever they are told.

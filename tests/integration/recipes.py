@@ -29,7 +29,9 @@ def comment_patch(comment: str) -> str:
 Reason: a test of what is rebuilt.
 --- a/vecadd/__init__.py
 +++ b/vecadd/__init__.py
-@@ -1 +1,2 @@
+@@ -1,3 +1,4 @@
  \"\"\"Adds and scales float vectors, on the CPU and on a GPU.\"\"\"
 +# {comment}
+ 
+ import torch
 """

@@ -44,7 +44,7 @@ def test_equal_bytes_at_two_paths(tmp_path: Path, option: str) -> None:
         run = checkout.pants(
             option, f"--process-execution-local-parallelism={jobs}", "package", address("vecadd")
         )
-        assert run.returncode == 0, run.output
+        assert run.returncode == 0, "\n" + run.output
         assert any(name.startswith("Compile vecadd") for name in run.processes)
         assert run.counters["local_cache_requests_cached"] == 0
         (wheel,) = checkout.wheels()
