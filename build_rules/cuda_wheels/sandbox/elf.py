@@ -58,15 +58,16 @@ SH_FLAGS_EXECINSTR = 0x4
 
 def read_library(name: str, path: Path) -> LibraryFacts:
     """The facts of an ELF file, without its device code."""
-    from elftools.common.exceptions import ELFError, ELFParseError
     from elftools.elf.elffile import ELFFile
 
     try:
         with path.open("rb") as file:
             return _read(name, path, ELFFile(file))
-    except (ELFError, ELFParseError, UnicodeDecodeError) as error:
+    # The reader believes the offsets of a header: damaged ones fail in a dozen ways.
+    except Exception as error:
         raise ProgramError(
-            f"{name} begins like an ELF file but cannot be read: {error}.\n"
+            f"{name} begins like an ELF file but cannot be read: "
+            f"{error or type(error).__name__}.\n"
             "It is damaged or cut short; build the wheel again."
         ) from error
 
@@ -78,7 +79,7 @@ def _read(name: str, path: Path, elf: ELFFile) -> LibraryFacts:
     return LibraryFacts(
         path=name,
         size=path.stat().st_size,
-        machine=elf["e_machine"].removeprefix("EM_").lower(),
+        machine=str(elf["e_machine"]).removeprefix("EM_").lower(),
         soname=next(iter(tags["DT_SONAME"]), ""),
         needed=needed,
         version_needs=by_version,

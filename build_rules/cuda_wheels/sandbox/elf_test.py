@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -118,10 +119,22 @@ def test_an_absolute_rpath_is_found_and_a_relative_one_is_not(tmp_path: Path) ->
     assert read(path).rpaths == ("/opt/cuda/lib64",)
 
 
-def test_a_cut_short_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda data: data[:40], id="cut short"),
+        pytest.param(lambda data: data[:40] + b"\xff" * 8 + data[48:], id="section headers"),
+        pytest.param(lambda data: data[:32] + b"\xff" * 8 + data[40:], id="program headers"),
+        pytest.param(lambda data: data[:58] + b"\xff" * 6 + data[64:], id="section counts"),
+        pytest.param(lambda data: data[:4] + b"\x09" + data[5:], id="class"),
+    ],
+)
+def test_a_damaged_file_is_an_error_that_names_it(
+    tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
     path = library(tmp_path / "a.so", ONE)
-    path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(ProgramError, match="pkg/a.so"):
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ProgramError, match="pkg/a.so begins like an ELF file"):
         read(path)
 
 

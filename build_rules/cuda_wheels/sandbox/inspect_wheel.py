@@ -39,7 +39,8 @@ def main(request: dict[str, Any]) -> None:
     environment.reexec_in_tools(
         Path(request["cache"]), Path(request["bootstrap_lock"]), Path(request["tools_lock"])
     )
-    facts = measure(Path(request["wheel"]), device_code.find_cuobjdump())
+    with wheel_archive.disk_full_explained(Path(tempfile.gettempdir())):
+        facts = measure(Path(request["wheel"]), device_code.find_cuobjdump())
     print(json.dumps(facts.to_json(), indent=2, sort_keys=True, ensure_ascii=False))
 
 
@@ -118,7 +119,6 @@ def read_wheel_file(data: bytes) -> tuple[tuple[str, ...], bool]:
 def platform_verdict(wheel: Path, libraries: Sequence[LibraryFacts]) -> Verdict:
     """The oldest platform that auditwheel finds for the wheel, whatever its name says."""
     from auditwheel.architecture import Architecture
-    from auditwheel.error import AuditwheelError
     from auditwheel.libc import Libc
     from auditwheel.wheel_abi import analyze_wheel_abi
 
@@ -137,7 +137,11 @@ def platform_verdict(wheel: Path, libraries: Sequence[LibraryFacts]) -> Verdict:
             # This host's libraries say nothing about the wheel.
             args_ldpaths="",
         )
-    except (AuditwheelError, RuntimeError, ValueError, AssertionError) as error:
+    # auditwheel has an exception for every oddity of a wheel; all of them mean "no platform". A full
+    # disk is no fact about the wheel.
+    except Exception as error:
+        if wheel_archive.is_disk_full(error):
+            raise
         return Verdict(problem=" ".join(str(error).split()) or type(error).__name__)
     finally:
         logging.disable(logging.NOTSET)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -197,6 +198,27 @@ def test_the_program_prints_the_facts(
     inspect_wheel.main(request)
     assert locks == [(Path("c"), Path("b.txt"), Path("t.txt"))]
     assert WheelFacts.from_json(json.loads(capsys.readouterr().out)) == measure(wheel)
+
+
+def test_a_full_disk_is_no_fact_about_the_wheel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(environment, "reexec_in_tools", lambda *given: None)
+    monkeypatch.setattr("auditwheel.wheel_abi.analyze_wheel_abi", fail)
+    wheel = pack(tmp_path, {"demo/a.so": library(tmp_path / "a.so", ONE)})
+    request = {"cache": "c", "bootstrap_lock": "b.txt", "tools_lock": "t.txt", "wheel": str(wheel)}
+    with pytest.raises(ProgramError, match="Disk full"):
+        inspect_wheel.main(request)
+
+
+def test_libraries_where_pure_files_belong_have_no_platform(tmp_path: Path) -> None:
+    so = library(tmp_path / "a.so", ONE)
+    facts = measure(pack(tmp_path, {"demo-1.2.data/purelib/demo/a.so": so}))
+    assert facts.policy == ""
+    assert "purelib" in facts.policy_problem
 
 
 def test_it_runs_as_a_program_and_names_all_that_a_request_lacks(tmp_path: Path) -> None:

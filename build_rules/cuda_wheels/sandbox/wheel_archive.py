@@ -10,6 +10,7 @@ import base64
 import binascii
 import contextlib
 import csv
+import errno
 import hashlib
 import io
 import stat
@@ -19,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from cuda_wheels.sandbox import environment
 from cuda_wheels.sandbox.program import ProgramError
 
 ELF_MAGIC = b"\x7fELF"
@@ -62,6 +64,22 @@ def opened(path: Path) -> Iterator[zipfile.ZipFile]:
         raise ProgramError(
             f"{path.name} is a damaged zip archive: {error}.\nBuild or download it again."
         ) from error
+
+
+@contextlib.contextmanager
+def disk_full_explained(where: Path) -> Iterator[None]:
+    """Turn a full disk into an error that says so, and how much space there is."""
+    try:
+        yield
+    except OSError as error:
+        if is_disk_full(error):
+            raise ProgramError(environment.disk_full_message(where.absolute())) from error
+        raise
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether an error is that of a full disk or quota."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def scan(path: Path, scratch: Path) -> Contents:
