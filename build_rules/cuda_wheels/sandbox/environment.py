@@ -42,6 +42,7 @@ class Settings:
     indexes: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
     ca_certs: str | None = None
+    proxies: tuple[tuple[str, str], ...] = ()
     given: bool = False
 
     def uv_flags(self) -> list[str]:
@@ -69,7 +70,7 @@ class Settings:
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """The variables for uv and pip: where settings were given, nothing else configures them."""
-        env = dict(base)
+        env = {**base, **dict(self.proxies)}
         if self.given:
             env = {k: v for k, v in env.items() if not k.startswith(("PIP_", "UV_"))}
             env["PIP_CONFIG_FILE"] = os.devnull
@@ -100,6 +101,7 @@ def load_settings(cache: Path) -> Settings:
         indexes=tuple(data.get("indexes") or ()),
         find_links=tuple(data.get("find_links") or ()),
         ca_certs=data.get("ca_certs") or None,
+        proxies=tuple(sorted((data.get("proxies") or {}).items())),
         given=True,
     )
 
@@ -204,7 +206,8 @@ def reexec_in_tools(cache: Path, bootstrap_lock: Path, tools_lock: Path) -> None
         raise ProgramError("Run this program as a module: python3.12 -m cuda_wheels.sandbox....")
     python = str(path / "bin/python")
     sys.stdout.flush()
-    os.execv(python, [python, "-m", spec.name, *sys.argv[1:]])
+    env = {**os.environ, **dict(load_settings(cache).proxies)}
+    os.execve(python, [python, "-m", spec.name, *sys.argv[1:]], env)
 
 
 def make_cuda_home(env: Path) -> Path | None:
@@ -322,6 +325,7 @@ def _tail(text: str, lines: int = 20) -> str:
 _FAULTS = (
     (r"No space left on device|Disk quota exceeded|os error 28\b", "disk"),
     (r"[Hh]ash mismatch|DO NOT MATCH THE HASHES|hashes are required|HASHES ARE REQUIRED", "hash"),
+    (r"\b(401|403)\b|Unauthorized|Forbidden", "refused"),
     (
         r"error sending request|dns error|[Cc]onnection (refused|reset|error|broken)|timed? ?out"
         r"|NewConnectionError|name resolution|[Nn]etwork is unreachable|Failed to fetch"
@@ -346,6 +350,8 @@ def _install_error(
         "`./pants cuda-lock`, after you have found out why the file changed.",
         "network": f"The package index ({indexes}) is out of reach, and {lock} needs packages that "
         "are not in the cache yet. Check the network, the proxy and [python-repos].indexes.",
+        "refused": f"The package index ({indexes}) refused to serve a package of {lock}. Check the "
+        "user and password in [python-repos].indexes, or in the keyring that they come from.",
         "missing": f"The package index ({indexes}) does not have every package of {lock}. Check "
         "[python-repos].indexes, or write the lock again with `./pants cuda-lock`.",
         "other": f"{tool} could not install {lock}.",

@@ -135,6 +135,25 @@ def test_a_package_that_no_index_has_is_explained(
         ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
 
 
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("ERROR: [Errno 28] No space left on device", "Disk full"),
+        ("THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE", "have the hash"),
+        ("HTTP status client error (401 Unauthorized)", "refused"),
+        (
+            "NewConnectionError: [Errno 101] Network is unreachable\nNo matching distribution",
+            "reach",
+        ),
+        ("ERROR: No matching distribution found for x", "does not have every package"),
+        ("a new kind of fault", "could not install"),
+    ],
+)
+def test_what_the_tools_print_is_understood(output: str, message: str, tmp_path: Path) -> None:
+    error = environment._install_error("pip", Path("a.txt"), tmp_path, Settings(), output)
+    assert message in str(error)
+
+
 def test_a_full_disk_is_explained(cache: Path, tmp_path: Path) -> None:
     def make(path: Path) -> None:
         raise OSError(28, "No space left on device")
@@ -280,3 +299,10 @@ def test_an_environment_without_nvcc_has_no_cuda_home(tmp_path: Path) -> None:
 )
 def test_credentials_are_hidden(text: str, shown: str) -> None:
     assert environment.hide_credentials(text) == shown
+
+
+def test_the_proxies_of_the_session_reach_the_tools(tmp_path: Path) -> None:
+    proxies = {"https_proxy": "http://proxy.example:3128", "no_proxy": "localhost"}
+    (tmp_path / "settings.json").write_text(json.dumps({"proxies": proxies}))
+    env = environment.load_settings(tmp_path).environment({"PATH": "/usr/bin"})
+    assert proxies.items() <= env.items()

@@ -88,7 +88,10 @@ def build_all(command: Any) -> None:
     names = [extension.name for extension in command.extensions]
     failed = run_forked([functools.partial(build, e) for e in command.extensions], jobs)
     if failed is not None:
-        raise RuntimeError(f"extension {names[failed]} failed; its errors are above")
+        # setuptools prints this one without a traceback, which would push the cause out of sight.
+        from setuptools.errors import CompileError
+
+        raise CompileError(f"extension {names[failed]} failed; its errors are above")
 
 
 def run_forked(tasks: list[Callable[[], None]], limit: int) -> int | None:

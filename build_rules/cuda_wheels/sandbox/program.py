@@ -6,11 +6,12 @@ user did wrong, or what the machine lacks, is a `ProgramError`: its text is all 
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 
 class ProgramError(Exception):
@@ -41,10 +42,21 @@ def require(request: dict[str, Any], *names: str) -> None:
 
 
 def run(main: Callable[[dict[str, Any]], None]) -> None:
-    """Call `main` with the request; a `ProgramError` becomes its message and exit code 1."""
+    """Call `main` with the request; what the user can act on becomes its message and exit code 1."""
     try:
         main(read_request(sys.argv))
     except ProgramError as error:
-        sys.stdout.flush()
-        print(str(error), file=sys.stderr)
-        sys.exit(1)
+        _fail(str(error))
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _fail(
+            f"The disk is full: {error}. Free some space, or move Pants' sandboxes and caches with "
+            "[GLOBAL].local_execution_root_dir and [GLOBAL].named_caches_dir."
+        )
+
+
+def _fail(message: str) -> NoReturn:
+    sys.stdout.flush()
+    print(message, file=sys.stderr)
+    sys.exit(1)
