@@ -3,7 +3,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from pants.core.util_rules import system_binaries
+from pants.core.register import rules as core_rules
+from pants.core.util_rules import environments
 from pants.engine.fs import DigestContents
 from pants.engine.process import Process
 from pants.testutil.rule_runner import QueryRule, RuleRunner, engine_error
@@ -54,8 +55,9 @@ def test_a_program_comes_with_what_it_imports_and_nothing_else(program: str) -> 
 def rule_runner() -> RuleRunner:
     return RuleRunner(
         rules=[
+            *core_rules(),
+            *environments.rules(),
             *programs.rules(),
-            *system_binaries.rules(),
             QueryRule(Process, [ProgramProcess]),
         ],
         inherent_environment=None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from typing import Any, Mapping
 
@@ -20,6 +21,8 @@ from cuda_wheels.tables.accelerators import cuda_version
 from cuda_wheels.tables.gcc import gcc_problem
 from cuda_wheels.tables.rows import Row
 from cuda_wheels.tables.torch import toolkit_version
+
+PROXIES = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY")
 
 # Of a build environment with torch (about 5 GB) and the objects of one package.
 NEEDED_DISK_GB = 10.0
@@ -110,7 +113,7 @@ def parse_probe(facts: Mapping[str, Any], cuda_home: str | None) -> ProbeResult:
 async def probe(
     options: CudaWheelsSubsystem, repos: PythonRepos, global_options: GlobalOptions
 ) -> ProbeResult:
-    environment = await Get(EnvironmentVars, EnvironmentVarsRequest(["PATH"]))
+    environment = await Get(EnvironmentVars, EnvironmentVarsRequest(["PATH", *PROXIES]))
     request = ProgramProcess.create(
         "probe",
         {
@@ -118,6 +121,7 @@ async def probe(
                 "indexes": list(repos.indexes),
                 "find_links": list(repos.find_links),
                 "ca_certs": global_options.ca_certs_path,
+                "proxies": {name: environment[name] for name in PROXIES if name in environment},
             },
             "cuda_home": options.cuda_home,
             "compilers": {"gcc": options.c_compiler, "gxx": options.cxx_compiler},
@@ -126,7 +130,7 @@ async def probe(
         locks=(),
         # The host can change under a live pantsd; the settings file must be this session's.
         cache_scope=ProcessCacheScope.PER_SESSION,
-        env=tuple({**PROGRAM_ENV, **environment}.items()),
+        env=tuple({**PROGRAM_ENV, "PATH": environment.get("PATH", os.defpath)}.items()),
     )
     result = await Get(ProcessResult, Process, await Get(Process, ProgramProcess, request))
     return parse_probe(json.loads(result.stdout), options.cuda_home)
