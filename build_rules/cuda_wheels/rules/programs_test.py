@@ -60,7 +60,6 @@ def rule_runner() -> RuleRunner:
             *programs.rules(),
             QueryRule(Process, [ProgramProcess]),
         ],
-        inherent_environment=None,
     )
 
 
