@@ -6,8 +6,8 @@ there. Where namespaces are refused (by docker's seccomp profile, by AppArmor, b
 `user.max_user_namespaces`), the tree is a real directory at that path, the tools are links, a file
 lock lets one build at a time in, and proxies that lead nowhere stand in for the cut network.
 
-The task runs in a forked process that leads a process group of its own. Whatever ends the parent,
-and however, the group is killed.
+A process of its own watches over the task. Whatever ends the parent, and however, it kills every
+process that came from the task: those too that left their process group, as ninja's do.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import shutil
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ FIXED = Path("/tmp/cuda-wheels")
 
 DEAD_PROXY = "http://127.0.0.1:9"
 
+_PR_SET_CHILD_SUBREAPER = 36
+_KILL_ROUNDS = 1000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
 
 
@@ -64,7 +67,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a task ended; a negative code is the signal that killed it."""
+    """How a task ended; a negative code is the signal that killed it, or its watcher."""
 
     returncode: int
     isolation: Isolation
@@ -110,7 +113,8 @@ class Running:
             text = _read_line(self._report)
             _, status = os.waitpid(self._pid, 0)
             os.close(self._report)
-            os.close(self._alive)
+            if self._alive >= 0:
+                os.close(self._alive)
             code = json.loads(text) if text else os.waitstatus_to_exitcode(status)
             self._outcome = Outcome(code, self.isolation)
             if self.isolation.build_path == "lock":
@@ -120,8 +124,8 @@ class Running:
     def kill(self) -> None:
         """Kill the task and every process that it started."""
         if self._outcome is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._pid, signal.SIGKILL)
+            os.close(self._alive)
+            self._alive = -1
             self.wait()
 
 
@@ -178,9 +182,11 @@ def _lead(
     report: int,
     alive: int,
 ) -> None:
-    """The body of the process that leads the group; never returns."""
+    """The body of the process that watches over the task; never returns."""
     try:
+        # A group of its own: who ends the parent's group must not end this before its work is done.
         os.setpgid(0, 0)
+        _adopt_orphans()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
         try:
@@ -196,10 +202,11 @@ def _lead(
         # A thread of this process, not of the task: a fork copies no threads.
         threading.Thread(target=_die_with_parent, args=(alive,), daemon=True).start()
         _, status = os.waitpid(pid, 0)
+        _kill_descendants()
         if lock is not None:
             _clear(layout)
         _write_line(report, json.dumps(os.waitstatus_to_exitcode(status)))
-        os.killpg(0, signal.SIGKILL)
+        os._exit(0)
     finally:
         os._exit(1)
 
@@ -226,8 +233,45 @@ def _run_task(task: Callable[[Isolation], int], isolation: Isolation, output: in
 
 
 def _die_with_parent(alive: int) -> None:
+    """Runs in a thread: the pipe ends when the parent does, or when it closes its side."""
     os.read(alive, 1)
-    os.killpg(0, signal.SIGKILL)
+    # The task dies first; the main thread, which waits for it, does the rest.
+    _kill_descendants()
+
+
+def _adopt_orphans() -> None:
+    """Have processes whose parents ended become children of this one, not of init."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _kill_descendants() -> None:
+    for _ in range(_KILL_ROUNDS):
+        alive = _descendants()
+        if not alive:
+            return
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _descendants() -> list[int]:
+    """Every living process that came from this one."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                stat = Path(f"/proc/{entry}/stat").read_text(encoding="utf-8", errors="replace")
+                # The name may hold spaces and brackets; what follows it does not.
+                state, parent = stat.rpartition(")")[2].split()[:2]
+                if state not in "ZX":
+                    children.setdefault(int(parent), []).append(int(entry))
+    found, queue = [], [os.getpid()]
+    while queue:
+        born = children.get(queue.pop(), [])
+        found += born
+        queue += born
+    return found
 
 
 def _enter(attempt: _Attempt, layout: Layout) -> int | None:

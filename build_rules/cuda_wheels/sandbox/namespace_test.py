@@ -203,7 +203,8 @@ def test_a_killed_task_takes_its_children_with_it(
     read, write = os.pipe()
 
     def task(isolation: Isolation) -> int:
-        subprocess.run(["sh", "-c", "echo started; sleep 600"], check=False)
+        # ninja starts each command in a process group of its own.
+        subprocess.run(["setsid", "sh", "-c", "echo started; sleep 600"], check=False)
         return 0
 
     running = namespace.start(task, layout, output=write, attempts=branch)
@@ -221,7 +222,7 @@ def test_a_child_that_stays_behind_is_killed(
     layout: Layout, branch: tuple[namespace._Attempt, ...]
 ) -> None:
     def task(isolation: Isolation) -> int:
-        subprocess.Popen(["sleep", "600"])
+        subprocess.Popen(["setsid", "sh", "-c", "setsid sleep 600 & sleep 600"])
         return 0
 
     outcome, text = run_task(task, layout, branch)
@@ -235,7 +236,7 @@ def test_a_build_does_not_outlive_a_killed_parent(layout: Layout, tmp_path: Path
         from cuda_wheels.sandbox import namespace
         layout = namespace.Layout(Path(sys.argv[1]) / "w", {}, Path(sys.argv[1]) / "f")
         def task(isolation):
-            subprocess.run(["sh", "-c", "echo started; sleep 600"])
+            subprocess.run(["setsid", "sh", "-c", "echo started; sleep 600"])
             return 0
         namespace.start(task, layout).wait()
         """)
