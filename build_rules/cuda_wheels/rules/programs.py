@@ -13,7 +13,7 @@ import json
 import os
 import pkgutil
 from dataclasses import dataclass
-from typing import Any, Mapping
+from typing import Any, Iterable, Mapping
 
 from pants.core.subsystems.python_bootstrap import PythonBootstrap
 from pants.core.util_rules.system_binaries import (
@@ -22,6 +22,7 @@ from pants.core.util_rules.system_binaries import (
     BinaryPaths,
     BinaryPathTest,
 )
+from pants.engine.env_vars import PathEnvironmentVariable
 from pants.engine.fs import (
     EMPTY_DIGEST,
     CreateDigest,
@@ -34,6 +35,8 @@ from pants.engine.fs import (
 from pants.engine.process import Process, ProcessCacheScope
 from pants.engine.rules import Get, MultiGet, collect_rules, rule
 from pants.util.logging import LogLevel
+
+from cuda_wheels.subsystem import CudaWheelsSubsystem
 
 PACKAGE = "cuda_wheels"
 CACHE_NAME = "cuda_wheels"
@@ -133,7 +136,9 @@ class ProgramPython:
 
 
 @rule(desc="Find Python 3.12", level=LogLevel.DEBUG)
-async def find_program_python(bootstrap: PythonBootstrap) -> ProgramPython:
+async def find_program_python(
+    bootstrap: PythonBootstrap, options: CudaWheelsSubsystem, path: PathEnvironmentVariable
+) -> ProgramPython:
     found = await Get(
         BinaryPaths,
         BinaryPathRequest(
@@ -143,15 +148,31 @@ async def find_program_python(bootstrap: PythonBootstrap) -> ProgramPython:
             test=BinaryPathTest(args=["-c", "import sys; print(sys.version)"]),
         ),
     )
-    if found.first_path is None:
-        raise MissingToolError(
-            f"The build programs run on Python 3.12; `{PROGRAM_PYTHON}` was not found in "
-            f"{', '.join(bootstrap.interpreter_search_paths) or 'an empty search path'}.\n"
-            "Install it (`apt-get install python3.12 python3.12-venv python3.12-dev`, "
-            "`pyenv install 3.12` or `uv python install 3.12`), or add its directory to "
-            "`[python-bootstrap].search_path`."
-        )
-    return ProgramPython(found.first_path)
+    if found.first_path is not None:
+        return ProgramPython(found.first_path)
+    # Without it the probe of everything else cannot run, so that is looked up here.
+    tools = {options.c_compiler: "gcc", options.cxx_compiler: "g++", "git": "git"}
+    others = await MultiGet(
+        Get(BinaryPaths, BinaryPathRequest(binary_name=name, search_path=path)) for name in tools
+    )
+    missing = [package for package, paths in zip(tools.values(), others) if not paths.paths]
+    raise MissingToolError(missing_python(bootstrap.interpreter_search_paths, missing))
+
+
+def missing_python(searched: Iterable[str], missing: Iterable[str]) -> str:
+    """What to say where there is no Python 3.12; `missing` are packages that lack as well."""
+    lines = [
+        f"The build programs run on Python 3.12; `{PROGRAM_PYTHON}` was not found in "
+        f"{', '.join(searched) or 'an empty search path'}.",
+        "Install it (`apt-get install python3.12 python3.12-venv python3.12-dev`, "
+        "`pyenv install 3.12` or `uv python install 3.12`), or add its directory to "
+        "`[python-bootstrap].search_path`.",
+    ]
+    lines += [
+        f"`{package}` was not found on PATH either. Install it (`apt-get install {package}`)."
+        for package in missing
+    ]
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True)

@@ -96,11 +96,30 @@ def test_the_number_of_cores_is_not_in_the_key(rule_runner: RuleRunner) -> None:
 def test_a_missing_tool_lock_is_named(rule_runner: RuleRunner) -> None:
     rule_runner.set_options([], env_inherit={"PATH", "PYENV_ROOT", "HOME"})
     with engine_error(MissingToolError, contains="3rdparty/python/bootstrap-tools.txt"):
-        rule_runner.request(Process, [ProgramProcess.create("compile", {}, description="Compile")])
+        rule_runner.request(
+            Process,
+            [
+                ProgramProcess.create(
+                    "compile", {}, description="Compile", locks=("bootstrap_lock",)
+                )
+            ],
+        )
 
 
 def test_no_python_says_how_to_get_one(rule_runner: RuleRunner) -> None:
     _write_locks(rule_runner)
     rule_runner.set_options(["--python-bootstrap-search-path=['/nonexistent']"])
     with engine_error(MissingToolError, contains="apt-get install python3.12"):
+        rule_runner.request(Process, [ProgramProcess.create("probe", {}, description="Look")])
+
+
+def test_what_else_is_missing_is_reported_with_it(rule_runner: RuleRunner) -> None:
+    rule_runner.set_options(
+        [
+            "--python-bootstrap-search-path=['/nonexistent']",
+            "--cuda-wheels-cxx-compiler=no-such-g++",
+        ],
+        env_inherit={"PATH"},
+    )
+    with engine_error(MissingToolError, contains="apt-get install g++"):
         rule_runner.request(Process, [ProgramProcess.create("probe", {}, description="Look")])

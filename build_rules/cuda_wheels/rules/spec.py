@@ -10,6 +10,7 @@ from pants.engine.addresses import Address, Addresses, UnparsedAddressInputs
 from pants.engine.rules import Get, MultiGet, collect_rules, rule
 from pants.util.logging import LogLevel
 
+from cuda_wheels.rules.programs import PROGRAM_PYTHON
 from cuda_wheels.rules.source import (
     PackageSource,
     PackageSourceRequest,
@@ -21,7 +22,7 @@ from cuda_wheels.subsystem import CudaWheelsSubsystem
 from cuda_wheels.tables.accelerators import find_accelerator
 from cuda_wheels.tables.glibc import platform_problem, platform_tag
 from cuda_wheels.tables.gpu_archs import GPU_ARCH_RULES, AppliedArchs, apply_rule, parse_archs
-from cuda_wheels.tables.rows import Row, local_version, row_problems
+from cuda_wheels.tables.rows import PYTHONS, Row, local_version, row_problems
 from cuda_wheels.target_types import (
     AccelField,
     ArchField,
@@ -184,6 +185,15 @@ def torch_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
     return ()
 
 
+def python_problems(row: Row) -> tuple[str, ...]:
+    if row.python not in PYTHONS or row.python == PROGRAM_PYTHON.replace("python", ""):
+        return ()
+    return (
+        f"`python` is {row.python}, but build environments are made with the Python that runs the "
+        f"build, {PROGRAM_PYTHON}. Set it to 3.12.",
+    )
+
+
 def number_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
     return tuple(
         f"`{field.alias}` is {field.value}: it must be greater than zero."
@@ -245,6 +255,7 @@ async def check_spec(
         (
             *row_problems(row),
             *torch_problems(fields),
+            *python_problems(row),
             *number_problems(fields),
             *narrow_problems,
             *rule_problems,

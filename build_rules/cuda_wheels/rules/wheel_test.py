@@ -94,6 +94,7 @@ def _failure(
         pytest.param({"torch": '"2.8.0"'}, ("2.8.0", "2.9.0", "cu130"), id="torch too old"),
         pytest.param({"torch": "None"}, ("`torch` is not set",), id="no torch"),
         pytest.param({"python": '"2.7"'}, ("2.7", "3.12"), id="unknown python"),
+        pytest.param({"python": '"3.11"'}, ("3.11", "3.12"), id="another python"),
         pytest.param(
             {"cuda_arch": '["7.0"]'}, ("7.0", "cu128", "removed in CUDA 13"), id="removed arch"
         ),
