@@ -52,8 +52,12 @@ def write_wheel(directory: Path, name: str, version: str, files: Mapping[str, st
             wheel.writestr(member, text)
             digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())
             record.append(f"{member},sha256={digest.decode().rstrip('=')},{len(text)}")
-        wheel.writestr(f"{stem}.dist-info/RECORD", "\n".join([*record, f"{stem}.dist-info/RECORD,,"]))
-    return f"{name}=={version} \\\n    --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+        wheel.writestr(
+            f"{stem}.dist-info/RECORD", "\n".join([*record, f"{stem}.dist-info/RECORD,,"])
+        )
+    return (
+        f"{name}=={version} \\\n    --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+    )
 
 
 def write_program(path: Path, text: str) -> Path:
