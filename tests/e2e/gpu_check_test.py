@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
 from e2e import gpu_check
 
 FACTS = {"device": "D", "capability": "9.0", "driver": "1", "torch": "2", "python": "3"}
