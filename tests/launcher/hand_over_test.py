@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Mapping
 
 import pytest
+
 from launcher.toy import Toy
 
 INDEXES = "PANTS_PYTHON_REPOS_INDEXES"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import shutil
 from pathlib import Path
+from typing import Callable
 
 import pytest
+
 from launcher import toy as toys
 from launcher.toy import Toy
 
@@ -54,7 +56,9 @@ def clean_libraries(home: Path) -> None:
 @pytest.mark.parametrize(
     "harm", [remove_python, cut_pex_short, stop_before_the_end, clean_libraries]
 )
-def test_a_broken_set_up_is_made_again(toy: Toy, ready: str, harm, tmp_path: Path) -> None:
+def test_a_broken_set_up_is_made_again(
+    toy: Toy, ready: str, harm: Callable[[Path], None], tmp_path: Path
+) -> None:
     shutil.copytree(toy.cache(ready), toy.cache(tmp_path.name), symlinks=True)
     (home,) = toy.homes(tmp_path.name)
     harm(home)
