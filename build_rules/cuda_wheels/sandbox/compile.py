@@ -18,107 +18,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
-from cuda_wheels.sandbox import (
-    compiler,
-    environment,
-    extensions,
-    failure,
-    machine,
-    namespace,
-    shims,
-    toolchain,
-)
-from cuda_wheels.sandbox.namespace import FIXED, Isolation
-from cuda_wheels.sandbox.program import ProgramError, require, run
+from cuda_wheels.sandbox import environment, failure, machine, namespace, toolchain
+from cuda_wheels.sandbox.build import Build
+from cuda_wheels.sandbox.namespace import FIXED
+from cuda_wheels.sandbox.program import ProgramError, run
+from cuda_wheels.sandbox.request import Request
 from cuda_wheels.tables import jobs
 
-REQUIRED = (
-    "distribution",
-    "version",
-    "variant",
-    "source",
-    "build_lock",
-    "bootstrap_lock",
-    "toolchain",
-    "memory_per_job_gb",
-    "log",
-)
-CCACHE_SIZE = "20G"
 RESERVE_GB = 1.0
 """Left to the system and to the build's own Python processes."""
-
-# What the interpreter was built with (debug information, search paths of the machine that built
-# it) must not reach a wheel: these replace sysconfig's. A target's `env` goes over them.
-DEFAULT_FLAGS = {
-    "CC": "gcc",
-    "CXX": "g++",
-    "CFLAGS": "-fno-strict-overflow -DNDEBUG -O3",
-    "CXXFLAGS": "-fno-strict-overflow -DNDEBUG -O3",
-    "LDSHARED": "gcc -shared",
-    "LDCXXSHARED": "g++ -shared",
-    "NVCC_THREADS": "1",
-}
-
-
-@dataclass(frozen=True)
-class Request:
-    """A request with its defaults filled in and its paths made absolute."""
-
-    distribution: str
-    version: str
-    variant: str
-    source: Path
-    build_lock: Path
-    bootstrap_lock: Path
-    cache: Path
-    wheels: tuple[Path, ...]
-    gcc: str
-    gxx: str
-    cuda_home: Path | None
-    identity: str
-    env: dict[str, str]
-    memory_per_job_gb: float
-    glibc_shims: tuple[str, ...]
-    log: str
-    source_date_epoch: int
-    out: Path
-
-    @classmethod
-    def parse(cls, data: dict[str, Any]) -> Request:
-        """Check the JSON request, reporting everything that is wrong with it."""
-        require(data, *REQUIRED)
-        tools = data["toolchain"]
-        require(tools, "gcc", "gxx")
-        request = cls(
-            distribution=data["distribution"],
-            version=data["version"],
-            variant=data["variant"],
-            source=Path(data["source"]).absolute(),
-            build_lock=Path(data["build_lock"]).absolute(),
-            bootstrap_lock=Path(data["bootstrap_lock"]).absolute(),
-            cache=Path(data.get("cache", ".cuda_wheels")).absolute(),
-            wheels=tuple(Path(wheel).absolute() for wheel in data.get("wheels", ())),
-            gcc=tools["gcc"],
-            gxx=tools["gxx"],
-            cuda_home=Path(tools["cuda_home"]) if tools.get("cuda_home") else None,
-            identity=tools.get("identity", ""),
-            env=dict(data.get("env", {})),
-            memory_per_job_gb=float(data["memory_per_job_gb"]),
-            glibc_shims=tuple(data.get("glibc_shims", ())),
-            log=data["log"],
-            source_date_epoch=int(data.get("source_date_epoch", 315532800)),
-            out=Path(data.get("out", "dist")).absolute(),
-        )
-        inputs = (request.source, request.build_lock, request.bootstrap_lock, *request.wheels)
-        missing = [str(path) for path in inputs if not path.exists()]
-        if missing:
-            raise ProgramError(f"The request names files that are not there: {', '.join(missing)}.")
-        return request
 
 
 class Log:
@@ -207,7 +119,7 @@ def _build(request: Request, log: Log, title: str, fixed: Path) -> None:
             read_only={"env": env, **({"toolkit": request.cuda_home} if request.cuda_home else {})},
             fixed=fixed,
         )
-        inside = _Inside(
+        inside = Build(
             request, fixed, plan.jobs, bootstrap, real_cuda, scratch / "dist", statistics
         )
         outcome = _run_logged(inside, layout, log)
@@ -274,7 +186,7 @@ def _warm_up(env: Path, request: Request, log: Log) -> None:
     marker.touch()
 
 
-def _run_logged(inside: _Inside, layout: namespace.Layout, log: Log) -> namespace.Outcome:
+def _run_logged(inside: Build, layout: namespace.Layout, log: Log) -> namespace.Outcome:
     read, write = os.pipe()
     try:
         running = namespace.start(inside, layout, output=write)
@@ -288,123 +200,6 @@ def _run_logged(inside: _Inside, layout: namespace.Layout, log: Log) -> namespac
         running.kill()
 
 
-@dataclass(frozen=True)
-class _Inside:
-    """The part of a build that runs shut in, with its tree at the fixed path."""
-
-    request: Request
-    fixed: Path
-    jobs: int
-    bootstrap: Path
-    real_cuda: Path | None
-    staging: Path
-    statistics: Path
-
-    @property
-    def work(self) -> Path:
-        return self.fixed / "work"
-
-    @property
-    def env(self) -> Path:
-        return self.fixed / "env"
-
-    def __call__(self, isolation: Isolation) -> int:
-        request = self.request
-        print(f"network: {isolation.network}, build path: {isolation.build_path}", flush=True)
-        # The modes of files are part of a wheel.
-        os.umask(0o022)
-        source = self.work / "source"
-        copy_tree(request.source, source)
-        for name in ("home", "tmp", "hooks"):
-            (self.work / name).mkdir()
-        shutil.copyfile(extensions.__file__, self.work / "hooks/sitecustomize.py")
-        cuda_home = self._write_toolchain()
-        env = self._environment(isolation, cuda_home)
-        python = str(self.env / "bin/python")
-        pip = [python, "-m", "pip"]
-        if request.wheels:
-            overlay = ["--target", str(self.work / "overlay"), *map(str, request.wheels)]
-            flags = ["--no-deps", "--no-index", "--no-compile", "--quiet"]
-            code = _call([*pip, "install", *flags, *overlay], env, self.work)
-            if code:
-                return code
-        flags = ["--no-deps", "--no-build-isolation", "--no-index", "--no-cache-dir", "--verbose"]
-        self.staging.mkdir(parents=True)
-        return _call([*pip, "wheel", *flags, "-w", str(self.staging), "."], env, source)
-
-    def _write_toolchain(self) -> Path | None:
-        request = self.request
-        real = None
-        if self.real_cuda:
-            real = self.fixed / "toolkit" if request.cuda_home else self.env / "cuda"
-        tools = toolchain.Toolchain(request.gcc, request.gxx, real)
-        config = compiler.Config(
-            gcc=request.gcc,
-            gxx=request.gxx,
-            nvcc=str(real / "bin/nvcc") if real else None,
-            ccache=str(self.bootstrap / "bin/ccache"),
-            slots=str(self.work / "slots"),
-            jobs=self.jobs,
-            keep=str(self.work / "keep"),
-            link_objects=tuple(
-                str(path)
-                for path in shims.compile_shims(
-                    request.glibc_shims, request.gcc, self.work / "shims"
-                )
-            ),
-        )
-        own = self.env / "bin/ninja"
-        ninja = str(own) if own.exists() else shutil.which("ninja")
-        return toolchain.write_programs(self.work / "tools", tools, config, ninja=ninja)
-
-    def _environment(self, isolation: Isolation, cuda_home: Path | None) -> dict[str, str]:
-        request = self.request
-        compilers = environment.cuda_digest(self.real_cuda) if self.real_cuda else ""
-        path = [self.work / "tools/bin", self.work / "overlay/bin", self.env / "bin"]
-        path += [Path(request.gcc).parent, Path("/usr/bin"), Path("/bin")]
-        env = {
-            **DEFAULT_FLAGS,
-            "CUDA_VISIBLE_DEVICES": "",
-            "LC_ALL": "C.UTF-8",
-            "PYTHONHASHSEED": "0",
-            **request.env,
-            **isolation.environment(),
-            "PATH": ":".join(map(str, path)),
-            "PYTHONPATH": f"{self.work / 'hooks'}:{self.work / 'overlay'}",
-            "PYTHONUNBUFFERED": "1",
-            "HOME": str(self.work / "home"),
-            "TMPDIR": str(self.work / "tmp"),
-            "SOURCE_DATE_EPOCH": str(request.source_date_epoch),
-            "MAX_JOBS": str(self.jobs),
-            "PIP_CONFIG_FILE": os.devnull,
-            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-            "PIP_NO_INDEX": "1",
-            "CCACHE_DIR": str(request.cache / "ccache"),
-            "CCACHE_MAXSIZE": CCACHE_SIZE,
-            # A compiler is known by what it is, not by the time that its file was written.
-            "CCACHE_COMPILERCHECK": f"string:{request.identity} {compilers}",
-            "CCACHE_STATSLOG": str(self.statistics),
-            "CCACHE_TEMPDIR": str(self.work / "tmp/ccache"),
-        }
-        if cuda_home:
-            env["CUDA_HOME"] = env["CUDA_PATH"] = str(cuda_home)
-        return env
-
-
-def copy_tree(source: Path, target: Path) -> None:
-    """Copy a tree with plain modes: 755 for directories and programs, 644 for other files."""
-    target.mkdir(parents=True)
-    for entry in sorted(os.scandir(source), key=lambda entry: entry.name):
-        destination = target / entry.name
-        if entry.is_symlink():
-            destination.symlink_to(os.readlink(entry.path))
-        elif entry.is_dir():
-            copy_tree(Path(entry.path), destination)
-        else:
-            shutil.copyfile(entry.path, destination)
-            destination.chmod(0o755 if entry.stat().st_mode & 0o100 else 0o644)
-
-
 def read_statistics(path: Path) -> dict[str, int]:
     """Count hits and misses in ccache's statistics log."""
     try:
@@ -413,12 +208,6 @@ def read_statistics(path: Path) -> dict[str, int]:
         lines = []
     hits = sum(line in ("direct_cache_hit", "preprocessed_cache_hit") for line in lines)
     return {"hits": hits, "misses": lines.count("cache_miss")}
-
-
-def _call(argv: list[str], env: dict[str, str], directory: Path) -> int:
-    print("$ " + " ".join(argv), flush=True)
-    done = subprocess.run(argv, env=env, cwd=directory, stdin=subprocess.DEVNULL, check=False)
-    return done.returncode if done.returncode >= 0 else 128 - done.returncode
 
 
 def _only_wheel(staging: Path, log: Log, title: str) -> Path:

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
+from cuda_wheels.sandbox import build, environment, machine, namespace
 from cuda_wheels.sandbox import compile as compile_program
-from cuda_wheels.sandbox import environment, machine, namespace
 from cuda_wheels.sandbox.program import ProgramError
+from cuda_wheels.sandbox.request import Request
 
 GXX = shutil.which("g++") or "g++"
 GCC = shutil.which("gcc") or "gcc"
@@ -268,7 +269,7 @@ def test_a_full_disk_is_explained(tmp_path: Path) -> None:
 def test_a_backend_that_makes_no_wheel_is_an_error(
     tmp_path: Path, env: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compile_program, "_call", lambda *_: 0)
+    monkeypatch.setattr(build, "_call", lambda *_: 0)
     with pytest.raises(ProgramError, match="one wheel was expected, none came"):
         compile_program.main(request())
     assert not (tmp_path / "dist").exists()
@@ -363,7 +364,7 @@ def test_concurrency_comes_from_pants_or_from_the_machine() -> None:
 
 
 def test_jobs_and_memory_are_not_in_the_request() -> None:
-    names = {field.name for field in dataclasses.fields(compile_program.Request)}
+    names = {field.name for field in dataclasses.fields(Request)}
     assert names.isdisjoint({"jobs", "concurrency", "memory"})
 
 
@@ -391,7 +392,7 @@ def test_a_copied_tree_has_plain_modes_and_keeps_links(tmp_path: Path) -> None:
     (source / "sub/run").touch(mode=0o700)
     (source / "sub/data").touch(mode=0o640)
     (source / "link").symlink_to("sub/data")
-    compile_program.copy_tree(source, tmp_path / "copy")
+    build.copy_tree(source, tmp_path / "copy")
     modes = {
         str(path.relative_to(tmp_path / "copy")): path.lstat().st_mode & 0o777
         for path in (tmp_path / "copy").rglob("*")

@@ -54,13 +54,13 @@ CONFIG = Config(
     ],
 )
 def test_calls(name: str, arguments: list[str], argv: list[str], slot: bool) -> None:
-    call = plan(CONFIG, name, arguments, "/work")
+    call = plan(CONFIG, name, arguments, "/build")
     assert (call.argv, call.slot, call.keep) == (argv, slot, None)
 
 
 def test_nvcc_compiles_with_the_declared_host_compiler_and_fixed_names() -> None:
     arguments = ["-c", "a.cu", "-o", "out/a.o", "-ccbin", "gcc", "--compiler-bindir=cc", "-O3"]
-    call = plan(CONFIG, "nvcc", arguments, "/work")
+    call = plan(CONFIG, "nvcc", arguments, "/build")
     assert call.keep is not None
     assert call.keep.startswith("/keep/")
     assert call.argv == [
@@ -70,24 +70,24 @@ def test_nvcc_compiles_with_the_declared_host_compiler_and_fixed_names() -> None
 
 
 def test_keep_folders_belong_to_one_output() -> None:
-    def keep(output: str, directory: str = "/work") -> str | None:
+    def keep(output: str, directory: str = "/build") -> str | None:
         return plan(CONFIG, "nvcc", ["-c", "a.cu", "-o", output], directory).keep
 
     assert keep("x/a.o") == keep("x/a.o")
-    assert keep("x/a.o") == keep("/work/x/a.o", "/elsewhere")
+    assert keep("x/a.o") == keep("/build/x/a.o", "/elsewhere")
     assert keep("x/a.o") != keep("y/a.o")
-    assert keep("a.o", "/work/x") != keep("a.o", "/work/y")
+    assert keep("a.o", "/build/x") != keep("a.o", "/build/y")
 
 
 def test_nvcc_links_device_code_without_ccache() -> None:
-    call = plan(CONFIG, "nvcc", ["-dlink", "a.o", "-o", "d.o"], "/work")
+    call = plan(CONFIG, "nvcc", ["-dlink", "a.o", "-o", "d.o"], "/build")
     assert call.argv[0] == "/cuda/bin/nvcc"
     assert call.keep is not None
 
 
 def test_a_build_without_cuda_says_so() -> None:
     with pytest.raises(SystemExit, match="no CUDA toolkit"):
-        plan(dataclasses.replace(CONFIG, nvcc=None), "nvcc", ["-c", "a.cu"], "/work")
+        plan(dataclasses.replace(CONFIG, nvcc=None), "nvcc", ["-c", "a.cu"], "/build")
 
 
 def script(path: Path, body: str) -> str:

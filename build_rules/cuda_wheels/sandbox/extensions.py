@@ -14,6 +14,7 @@ The directories do not depend on the number of jobs: compilers write their names
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -89,9 +90,8 @@ def build_all(command: Any) -> None:
     failed = run_forked([functools.partial(build, e) for e in command.extensions], jobs)
     if failed is not None:
         # setuptools prints this one without a traceback, which would push the cause out of sight.
-        from setuptools.errors import CompileError
-
-        raise CompileError(f"extension {names[failed]} failed; its errors are above")
+        errors = importlib.import_module("setuptools.errors")
+        raise errors.CompileError(f"extension {names[failed]} failed; its errors are above")
 
 
 def run_forked(tasks: list[Callable[[], None]], limit: int) -> int | None:
