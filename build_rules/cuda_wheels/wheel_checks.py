@@ -32,8 +32,9 @@ _DEVICE = "cuda"
 class DeclaredWheel:
     """What a target says its wheel is.
 
-    `platform` is the platform tag, None where any will do; `cubins` and `ptx` are the whole device
-    code, `sm_90` and `compute_120`, empty for a package that has none.
+    It is native in any case: a wheel without a library is a mismatch. `platform` is the platform
+    tag, None where any will do; `cubins` and `ptx` are the whole device code, `sm_90` and
+    `compute_120`, empty for a package whose libraries run on the host alone.
     """
 
     distribution: str
@@ -44,7 +45,6 @@ class DeclaredWheel:
     python: str
     cubins: tuple[str, ...]
     ptx: tuple[str, ...]
-    native: bool
     links_torch: bool
 
 
@@ -111,24 +111,18 @@ def _python_fits(facts: WheelFacts, python: str) -> bool:
 
 
 def _nativeness(facts: WheelFacts, declared: DeclaredWheel) -> Iterator[str]:
-    if declared.native and not facts.libraries:
+    if not facts.libraries:
         yield (
-            f"{facts.filename}: declared a native package (`native=True`), found a wheel without "
-            "any library. Usual cause: the package skipped its extension silently (a variable that "
+            f"{facts.filename}: declared a package with compiled parts, found a wheel without any "
+            "library. Usual cause: the package skipped its extension silently (a variable that "
             "forces it is unset, as CUMM_DISABLE_JIT=1, or one that skips it is set), or compiles "
             "on the user's machine. Set the variable in the target's `env`; the compile log shows "
             "what setup.py decided."
         )
-    if not declared.native and facts.libraries:
-        paths = ", ".join(library.path for library in facts.libraries)
-        yield (
-            f"{facts.filename}: declared a pure package (`native=False`), found libraries: "
-            f"{paths}. Set `native=True`, so that their device code is proven."
-        )
 
 
 def _declared_platform(facts: WheelFacts, declared: DeclaredWheel) -> Iterator[str]:
-    if declared.platform and declared.native and declared.platform not in facts.platform_tags:
+    if declared.platform and facts.libraries and declared.platform not in facts.platform_tags:
         yield (
             f"{facts.filename}: declared platform {declared.platform}, found the tag "
             f"{'.'.join(facts.platform_tags)}. Usual cause: the wheel was not repaired, or its "
@@ -143,8 +137,8 @@ def _device_code(facts: WheelFacts, declared: DeclaredWheel) -> Iterator[str]:
         for library in with_code:
             yield (
                 f"{library.path}: declared no device code, found {_images(library)}. Usual cause: "
-                "the package was told to build for CUDA. Correct the target's `env`, or declare "
-                "the device code by `cuda_arch`."
+                "the package was told to build for CUDA. Correct the target's `env`, or set "
+                "`native=True`, so that the device code is proven against `cuda_arch`."
             )
     elif not with_code:
         if facts.libraries:
@@ -167,8 +161,8 @@ def _library_device_code(library: LibraryFacts, wanted: tuple[str, ...]) -> Iter
     if extra or missing:
         parts = []
         if extra:
-            some = sum(counts[arch] for arch in extra)
-            parts.append(f"{some} of {sum(counts.values())} images are {', '.join(extra)}")
+            stray = sum(counts[arch] for arch in extra)
+            parts.append(f"{stray} of {sum(counts.values())} images are {', '.join(extra)}")
         if missing:
             parts.append(f"{', '.join(missing)} is missing")
         yield (
@@ -360,8 +354,8 @@ def _purity(facts: WheelFacts) -> Iterator[str]:
     elif facts.root_is_purelib:
         yield (
             f"{facts.filename}: WHEEL declares Root-Is-Purelib, found libraries: {paths}. Usual "
-            "cause: as above, with the tag changed by hand. Make the distribution platform "
-            "specific (`has_ext_modules`)."
+            "cause: setup.py copies them as package data, without an extension, and the tag was "
+            "changed by hand. Make the distribution platform specific (`has_ext_modules`)."
         )
 
 

@@ -57,7 +57,6 @@ DECLARED = DeclaredWheel(
     python="3.12",
     cubins=("sm_90", "sm_120"),
     ptx=("compute_120",),
-    native=True,
     links_torch=True,
 )
 
@@ -140,7 +139,8 @@ def test_each_library_with_device_code_must_have_all_of_it() -> None:
 def test_a_package_without_device_code_must_have_none() -> None:
     declared = replace(DECLARED, cubins=(), ptx=())
     assert mismatches(replace(FACTS, libraries=(CPU,)), declared) == ()
-    assert "declared no device code" in only(FACTS, declared)
+    message = only(FACTS, declared)
+    assert "declared no device code" in message and "`native=True`" in message
 
 
 # --- the wheel as a whole ------------------------------------------------------------------------
@@ -161,12 +161,8 @@ def test_a_native_package_that_yields_a_pure_wheel() -> None:
     found = mismatches(facts, DECLARED)
     assert "py3-none-any" in found[0]
     assert "without any library" in found[0]
-    assert mismatches(facts, replace(DECLARED, native=False, links_torch=False)) == ()
-
-
-def test_a_pure_package_that_yields_libraries() -> None:
-    found = mismatches(FACTS, replace(DECLARED, native=False))
-    assert any("torch_demo/_demo_cuda.so" in text and "`native=True`" in text for text in found)
+    # A package without GPU code is a platform wheel too.
+    assert mismatches(facts, replace(DECLARED, cubins=(), ptx=())) == tuple(found)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from cuda_wheels.rules.programs import ProgramProcess
 from cuda_wheels.rules.repair import RepairedWheel
 from cuda_wheels.rules.spec import WheelSpec
 from cuda_wheels.rules.stage import StageFailure, program_failure
+from cuda_wheels.tables.glibc import AUTO
 from cuda_wheels.wheel_checks import DeclaredWheel, mismatches
 from cuda_wheels.wheel_facts import WheelFacts
 
@@ -38,11 +39,10 @@ def declared_wheel(spec: WheelSpec) -> DeclaredWheel:
         version=spec.full_version,
         arch=spec.row.arch,
         accel=spec.row.accel,
-        platform=None if spec.platform == "auto" else spec.platform,
+        platform=None if spec.platform == AUTO else spec.platform,
         python=spec.row.python,
-        cubins=spec.applied.cubins,
-        ptx=spec.applied.ptx,
-        native=spec.native,
+        cubins=spec.applied.cubins if spec.native else (),
+        ptx=spec.applied.ptx if spec.native else (),
         links_torch=spec.links_torch,
     )
 

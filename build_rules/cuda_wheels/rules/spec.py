@@ -43,7 +43,7 @@ from cuda_wheels.target_types import (
     WheelSourceField,
 )
 
-# Wheels of these rules declare no device code.
+# What a row without CUDA compiles for GPUs: nothing, and no variable says so.
 _HOST_ONLY = AppliedArchs(rule="cpu", env=(), cubins=(), ptx=(), dropped=())
 
 
@@ -74,15 +74,14 @@ class CudaWheelFieldSet(PackageFieldSet):
 class WheelSpec:
     """A wheel to build: its row, its patched source and what its device code must be.
 
-    `row.cuda_arch` is what the target promises, `gpu_archs` what this build compiles for: the
-    same, or fewer where `[cuda-wheels].gpu_archs` narrows it.
+    `row.cuda_arch` is what the target promises, `applied` what this build compiles: the same, or
+    less where `[cuda-wheels].gpu_archs` narrows it. `native`: it must contain device code.
     """
 
     address: Address
     distribution: str
     version: str
     row: Row
-    gpu_archs: tuple[str, ...]
     applied: AppliedArchs
     source: PackageSource
     patches: SelectedPatches
@@ -235,7 +234,6 @@ async def check_spec(
         distribution=fields.package.value,
         version=fields.version.value,
         row=row,
-        gpu_archs=gpu_archs,
         applied=applied,
         source=source,
         patches=patches,
