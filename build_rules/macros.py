@@ -29,9 +29,7 @@ def native_package(package, version, *, source, sources=None, **fields):
 
     `fields` are fields of `cuda_wheel` that all rows share.
     """
-    cuda_source(
-        name="src", source=source, **({"sources": sources} if sources is not None else {})
-    )
+    cuda_source(name="src", source=source, **({"sources": sources} if sources is not None else {}))
     for arch, accel, torch, python, cuda_arch in MATRIX:
         cuda_wheel(
             name=row_name(arch, accel, torch, python),

@@ -9,65 +9,53 @@ from pants.util.strutil import help_text
 
 class CudaWheelsSubsystem(Subsystem):
     options_scope = "cuda-wheels"
-    help = help_text(
-        """
+    help = help_text("""
         Builds native CUDA wheels hermetically: pinned sources, locked build environments, repaired
         and inspected results.
-        """
-    )
+        """)
 
     gpu_archs = StrOption(
         default="",
         metavar="'9.0'",
-        help=help_text(
-            """
+        help=help_text("""
             Narrow every wheel to these GPU capabilities, for instance `"9.0"` or `"8.0 9.0"`, or
             `native` for the GPUs of this machine. Each must be one that the target promises.
 
             A narrowed wheel says so in its version (`2.1.2+cu130.torch2.11.0.sm90`).
             The default builds what each target declares.
-            """
-        ),
+            """),
     )
     platform_policy = StrOption(
         default="manylinux_2_28",
-        help=help_text(
-            """
+        help=help_text("""
             The platform tag that wheels are repaired to: a manylinux policy such as
             `manylinux_2_28`, or `auto` for the oldest one that the compiled code allows.
 
             With `auto` the tag depends on the host's compiler and C library.
-            """
-        ),
+            """),
     )
     local_version = BoolOption(
         default=True,
-        help=help_text(
-            """
+        help=help_text("""
             Add a local version that names the row, for instance `+cu130.torch2.11.0`.
 
             Without it wheels of different rows have the same file name.
-            """
-        ),
+            """),
     )
     source_mirrors = DictOption[str](
-        help=help_text(
-            """
+        help=help_text("""
             Rewrites the beginning of source addresses, for instance
             `{"https://example.com/": "https://mirror.example.org/"}`. The longest match applies.
             The hash of the content stays the declared one.
-            """
-        ),
+            """),
     )
     cuda_home = StrOption(
         default=None,
-        help=help_text(
-            """
+        help=help_text("""
             An installed CUDA toolkit to compile with, instead of the one from the build
             environment's lock. Its version must be that of the target's accelerator. Needed
             locally for CUDA 12, whose compiler is not on PyPI.
-            """
-        ),
+            """),
         advanced=True,
     )
     c_compiler = StrOption(
@@ -77,11 +65,9 @@ class CudaWheelsSubsystem(Subsystem):
     )
     cxx_compiler = StrOption(
         default="g++",
-        help=help_text(
-            """
+        help=help_text("""
             The host's C++ compiler: a name to look up on PATH, for instance `g++-13`, or a path.
             Its version must be in the range that the row's nvcc accepts.
-            """
-        ),
+            """),
         advanced=True,
     )

@@ -43,7 +43,9 @@ def address(package: str) -> str:
 
 
 def build(checkout: Checkout, packages: tuple[str, ...]) -> Run:
-    run = checkout.pants(f"--cuda-wheels-gpu-archs={GPU_ARCH}", "cuda-build", *map(address, packages))
+    run = checkout.pants(
+        f"--cuda-wheels-gpu-archs={GPU_ARCH}", "cuda-build", *map(address, packages)
+    )
     print(run.stdout, flush=True)
     if run.returncode:
         sys.exit(run.stderr)
@@ -82,7 +84,9 @@ def main(packages: tuple[str, ...]) -> None:
                     f"Patch packages/{package}:src",
                     *(f"{stage} {address(package)}" for stage in ("Compile", "Repair", "Inspect")),
                 ]
-                expect(f"{package}'s patch", sorted(run.processes), sorted([EVERY_SESSION, *stages]))
+                expect(
+                    f"{package}'s patch", sorted(run.processes), sorted([EVERY_SESSION, *stages])
+                )
         finally:
             checkout.stop_pantsd()
 

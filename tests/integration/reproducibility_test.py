@@ -28,7 +28,9 @@ def _own_caches(root: Path) -> dict[str, str]:
     mine.mkdir(parents=True)
     for name in LOCKED:
         if (_named_caches() / name).is_dir():
-            shutil.copytree(_named_caches() / name, mine / name, symlinks=True, copy_function=os.link)
+            shutil.copytree(
+                _named_caches() / name, mine / name, symlinks=True, copy_function=os.link
+            )
     return {
         "PANTS_NAMED_CACHES_DIR": str(root / "named"),
         "PANTS_LOCAL_STORE_DIR": str(root / "store"),

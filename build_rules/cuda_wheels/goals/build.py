@@ -29,16 +29,14 @@ LOGS = "logs"
 
 class CudaBuildSubsystem(GoalSubsystem):
     name = "cuda-build"
-    help = help_text(
-        """
+    help = help_text("""
         Build CUDA wheels and keep going where one fails.
 
         `package` is all or nothing; this goal writes every wheel that could be built to
         `--distdir`, the log of each compile step to `<distdir>/logs/<address>.log`, a closing
         table, and exits with 1 if any wheel failed. What is finished is cached: the same command
         again builds what is missing.
-        """
-    )
+        """)
 
     @classmethod
     def activated(cls, union_membership: UnionMembership) -> bool:

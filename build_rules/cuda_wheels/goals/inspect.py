@@ -27,16 +27,14 @@ class InspectFormat(Enum):
 
 class CudaInspectSubsystem(GoalSubsystem):
     name = "cuda-inspect"
-    help = help_text(
-        """
+    help = help_text("""
         Read wheels and print what is inside: the GPU code of every library, the symbol versions
         that it needs, the libraries that it links, its metadata.
 
         The wheels are given behind `--` and may lie anywhere:
         `./pants cuda-inspect -- ~/Downloads/*.whl`. The exit code is 1 if a wheel contradicts its
         own tags or cannot be read.
-        """
-    )
+        """)
 
     format = EnumOption(
         default=InspectFormat.TEXT, help=help_text("""Print a text for people, or JSON.""")

@@ -25,8 +25,7 @@ OUT = "lock.txt"
 
 class CudaLockSubsystem(GoalSubsystem):
     name = "cuda-lock"
-    help = help_text(
-        """
+    help = help_text("""
         (Re)write the hash-locked build environment of the row of each given `cuda_wheel`.
 
         `./pants cuda-lock packages/torch-scatter:amd64-cu130-torch2.11.0` writes
@@ -34,8 +33,7 @@ class CudaLockSubsystem(GoalSubsystem):
         it, and the build tools, resolved by uv against `[python-repos].indexes` for the row's
         platform, on any machine. The file holds hashes and no addresses. Look at the change
         before you commit it.
-        """
-    )
+        """)
 
     @classmethod
     def activated(cls, union_membership: UnionMembership) -> bool:
@@ -66,9 +64,7 @@ def lock_process(row: Row) -> ProgramProcess:
 
 
 @goal_rule
-async def cuda_lock(
-    console: Console, workspace: Workspace, targets: FilteredTargets
-) -> CudaLock:
+async def cuda_lock(console: Console, workspace: Workspace, targets: FilteredTargets) -> CudaLock:
     rows = [row_of(field_set) for field_set in selected_wheels("cuda-lock", targets)]
     # The host's probe also hands this session's index settings to the programs.
     await Get(Host)

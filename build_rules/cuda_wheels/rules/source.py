@@ -148,7 +148,7 @@ def _root_problems(address: Address, origin: Source, files: tuple[str, ...]) -> 
         return ()
     return (
         f"{address}: no file of `sources` lies below {origin.root!r}, the root of "
-        f"`files_source`. Add \"{origin.root}/**/*\" to `sources`.",
+        f'`files_source`. Add "{origin.root}/**/*" to `sources`.',
     )
 
 

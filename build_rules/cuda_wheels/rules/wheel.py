@@ -123,9 +123,7 @@ async def build_wheel(request: CudaWheelRequest, platform: Platform) -> Fallible
     )
     spec = checked.spec
     lock = await Get(BuildEnvLock, BuildEnvLockRequest(spec.row))
-    wrong_platform = platform_problem(
-        spec.row.arch, platform, request.field_set.environment.value
-    )
+    wrong_platform = platform_problem(spec.row.arch, platform, request.field_set.environment.value)
     problems = (
         *checked.problems,
         *_lock_problems(lock, request.address, checked.problems),
