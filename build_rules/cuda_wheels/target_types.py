@@ -42,8 +42,7 @@ class SourceOriginField(Field):
     alias: ClassVar[str] = "source"
     required = True
     value: Source
-    help = help_text(
-        """
+    help = help_text("""
         Where the source comes from, pinned by its content. One of:
 
           * `sdist_source("torch-scatter", "2.1.2", sha256="...")`: a source distribution of the
@@ -52,8 +51,7 @@ class SourceOriginField(Field):
           * `files_source("vecadd")`: files of this repository; `sources` names them
 
         A missing or malformed hash is reported when a wheel of this source is packaged.
-        """
-    )
+        """)
 
     @classmethod
     def compute_value(cls, raw_value: Any, address: Address) -> Source:
@@ -73,8 +71,7 @@ class SourceFilesField(MultipleSourcesField):
     default = ("patches/*.patch", "overlay/**/*")
     # A package without patches and without an overlay is the usual case.
     default_glob_match_error_behavior = GlobMatchErrorBehavior.ignore
-    help = help_text(
-        """
+    help = help_text("""
         The files of this repository that belong to the source:
 
           * `patches/NNNN-why.patch`: applied in the order of their numbers, with `git apply`,
@@ -84,22 +81,19 @@ class SourceFilesField(MultipleSourcesField):
           * `overlay/...`: files of ours that are added to the tree before patches are applied.
             They never replace a file of upstream.
           * for `files_source(root)`: the files below `root`.
-        """
-    )
+        """)
 
 
 class CudaSourceTarget(Target):
     alias: ClassVar[str] = "cuda_source"
     core_fields = (*COMMON_TARGET_FIELDS, SourceOriginField, SourceFilesField)
-    help = help_text(
-        """
+    help = help_text("""
         The pinned source of a native package: an archive, a source distribution or files of this
         repository, with the patches that make it build.
 
         `cuda_wheel` targets name it in their `source` field. It is fetched once, its hash is
         verified before anything is unpacked, and each wheel gets the patches that match its row.
-        """
-    )
+        """)
 
 
 # --------------------------------------------------------------------------------------------
@@ -111,34 +105,33 @@ class PackageField(StringField):
     alias: ClassVar[str] = "package"
     required = True
     value: str
-    help = help_text(
-        """
+    help = help_text("""
         The name of the distribution, as its own metadata gives it, for instance `torch-scatter`.
 
         Compared after normalisation (`torch_scatter` is the same name). A wheel with another name
         is refused.
-        """
-    )
+        """)
 
 
 class VersionField(StringField):
     alias: ClassVar[str] = "version"
     required = True
     value: str
-    help = help_text(
-        """
+    help = help_text("""
         The version that the package's own metadata gives, for instance `2.1.2`.
 
         The wheel's version is this one with a local part that names its row, for instance
         `2.1.2+cu130.torch2.11.0`; see `[cuda-wheels].local_version`.
-        """
-    )
+        """)
 
 
 class WheelSourceField(SpecialCasedDependencies):
     alias: ClassVar[str] = "source"
     required = True
-    help = help_text("""The address of the `cuda_source` that this wheel is built from.""")
+    help = help_text("""
+        The address of the `cuda_source` that this wheel is built from, as one string, for instance
+        `":src"`.
+        """)
 
     @classmethod
     def compute_value(
@@ -153,167 +146,170 @@ class ArchField(StringField):
     alias: ClassVar[str] = "arch"
     required = True
     value: str
-    help = help_text(
-        """
-        The processor architecture of the host: `amd64` or `arm64`.
+    help = help_text("""
+        The processor architecture of the host: `amd64` or `arm64` (not `x86_64` or `aarch64`,
+        which are the names in wheel tags).
 
         Wheels are built natively: a target whose `arch` is not its environment's platform is
         refused before anything is fetched.
-        """
-    )
+        """)
 
 
 class AccelField(StringField):
     alias: ClassVar[str] = "accel"
     required = True
     value: str
-    help = help_text(
-        f"""
+    help = help_text(f"""
         The accelerator, by the name that PyTorch's wheels use: one of
         {', '.join(f'`{accel.name}`' for accel in ACCELERATORS)}.
 
-        `cu130` is CUDA 13.0, `cpu` builds no device code.
-        """
-    )
+        `cu130` is CUDA 13.0; `cpu` builds no device code. An unknown name is refused together with
+        the nearest known one, and so is an accelerator that `arch` or the platform does not have.
+        """)
 
 
 class TorchField(StringField):
     alias: ClassVar[str] = "torch"
-    help = help_text(
-        """
-        The torch release that the wheel is compiled against, for instance `2.11.0`.
+    help = help_text("""
+        The torch release that the wheel is compiled against: three numbers without a local
+        version, for instance `2.11.0`.
 
-        Unset only with `links_torch=False`. A release older than the accelerator's first one is
-        refused.
-        """
-    )
+        Required, but not read with `links_torch=False`. A release older than the accelerator's
+        first one is refused, and so is one without a locked build environment in
+        `3rdparty/torch/`, which `cuda-lock` writes.
+        """)
 
 
 class PythonField(StringField):
     alias: ClassVar[str] = "python"
     default = "3.12"
     value: str
-    help = help_text("""The Python version that the wheel is for, as `major.minor`.""")
+    help = help_text("""
+        The Python version that the wheel is for, as `major.minor`.
+
+        Build environments are made with the Python that runs the build programs, 3.12: any other
+        version is refused.
+        """)
 
 
 class CudaArchField(StringSequenceField):
     alias: ClassVar[str] = "cuda_arch"
     value: Optional[tuple[str, ...]]
-    help = help_text(
-        """
+    help = help_text("""
         The GPU capabilities that the wheel promises to run on, for instance `["8.0", "9.0"]`.
 
-        Each must be one that this row's nvcc can emit. What is compiled for each is decided by
+        Required for CUDA, and empty for `cpu`. Each must be one that this row's nvcc can emit,
+        written without `sm_`, suffix or `+PTX`. What is compiled for each is decided by
         `gpu_arch_rule`; the finished wheel's device code is read back and must be exactly that.
         Narrow it for a quick build with `--cuda-wheels-gpu-archs="9.0"`.
-        """
-    )
+        """)
 
 
 class GpuArchRuleField(StringField):
     alias: ClassVar[str] = "gpu_arch_rule"
     default = "torch"
-    valid_choices = tuple(sorted(GPU_ARCH_RULES))
     value: str
-    help = help_text(
-        """
-        How this package is told its GPU architectures, as a rule of `tables/gpu_archs.py`: the
-        variable, its format, what the package knows, and what stands in for what it does not know.
+    help = help_text(f"""
+        How this package is told its GPU architectures: one of
+        {', '.join(f'`{name}`' for name in GPU_ARCH_RULES)}.
 
-        `torch` sets `TORCH_CUDA_ARCH_LIST`, which torch's own extension builder reads.
-        `flash-attn` sets `FLASH_ATTN_CUDA_ARCHS`, which knows 80, 90, 100 and 120.
-        `cumm` sets `CUMM_CUDA_ARCH_LIST`.
-        """
-    )
+          * `torch`: by `TORCH_CUDA_ARCH_LIST`, which torch's own extension builder reads
+          * `flash-attn`: by `FLASH_ATTN_CUDA_ARCHS`, which knows 80, 90, 100 and 120
+          * `cumm`: by `CUMM_CUDA_ARCH_LIST`
+
+        A rule also says which architectures the package knows, and what stands in for one that it
+        does not know. All of that is a row of `tables/gpu_archs.py`: for a package with a variable
+        of its own, add one. An unknown rule is refused when the wheel is packaged.
+        """)
 
 
 class BuildRequiresField(SpecialCasedDependencies):
     alias: ClassVar[str] = "build_requires"
-    help = help_text(
-        """
-        Addresses of `cuda_wheel` targets of the same row that must be installed while this one is
-        compiled. They are installed beside the build environment, not into it.
-        """
-    )
+    help = help_text("""
+        Addresses of `cuda_wheel` targets that must be installed while this one is compiled, for
+        instance `["packages/cumm:amd64-cu130"]`. They are installed beside the build environment,
+        not into it.
+
+        Another target, or a wheel of another row, is refused. A wheel with `links_torch=False`
+        serves every torch.
+        """)
 
 
 class LinksTorchField(BoolField):
     alias: ClassVar[str] = "links_torch"
     default = True
-    help = help_text(
-        """
+    help = help_text("""
         Whether the package is compiled against torch.
 
         With `False` the build environment has no torch, and neither the wheel's version nor its
-        cache key names one: rows that differ in torch alone share the wheel.
-        """
-    )
+        cache key names one: rows that differ in torch alone share the wheel. A wheel that is found
+        to differ from this is refused.
+        """)
 
 
 class NativeField(BoolField):
     alias: ClassVar[str] = "native"
     default = True
-    help = help_text(
-        """
-        Whether the wheel must contain device code. With `False` it must still be a platform wheel
-        for its row, but host code is enough (for instance a torch `CppExtension`).
-        """
-    )
+    help = help_text("""
+        Whether the wheel must contain device code: exactly what `gpu_arch_rule` makes of
+        `cuda_arch`.
+
+        With `False` it must still be a platform wheel for its row, but with host code alone (for
+        instance a torch `CppExtension`): device code in it is refused. With `accel="cpu"` this is
+        always so.
+        """)
 
 
 class EnvField(DictStringToStringField):
     alias: ClassVar[str] = "env"
-    help = help_text(
-        """
-        Environment variables of the compile step, beside those that the rules set.
+    help = help_text("""
+        Environment variables of the compile step, for instance `{"FORCE_CUDA": "1"}`. Nothing of
+        the user's own environment reaches it.
 
-        Nothing of the user's own environment reaches it. Part of the cache key.
-        """
-    )
+        They win over the compiler flags (`CFLAGS`, `CXXFLAGS`, `NVCC_THREADS`) and the variable of
+        `gpu_arch_rule` that the rules set. `PATH`, `PYTHONPATH`, `HOME`, `TMPDIR`, `CUDA_HOME`,
+        `MAX_JOBS`, `SOURCE_DATE_EPOCH` and ccache's variables stay as the rules set them.
+
+        Part of the cache key.
+        """)
 
 
 class MemoryPerJobField(FloatField):
     alias: ClassVar[str] = "memory_per_job_gb"
     default = 3.0
     value: float
-    help = help_text(
-        """
-        The memory in GB that one compiler process of this package needs at its peak.
+    help = help_text("""
+        The memory in GB (10^9 bytes) that one compiler process of this package needs at its peak.
 
-        The number of jobs is the smaller of the cores that Pants gives this process and of the
-        free memory divided by this. Not part of the cache key.
-        """
-    )
+        The number of jobs is the smaller of the cores that Pants gives this process and of its
+        share of the free memory divided by this. That number is never in the cache key; this value
+        is: another one compiles again, from the objects in the compiler cache.
+        """)
 
 
 class TimeoutField(IntField):
     alias: ClassVar[str] = "timeout"
     default = 6 * 60 * 60
     value: int
-    help = help_text(
-        """
-        The seconds after which the compile step is ended. Objects that were finished stay in the
-        compiler cache, so that the next attempt resumes.
-        """
-    )
+    help = help_text("""
+        The seconds after which the compile step is ended; the default is six hours. Objects that
+        were finished stay in the compiler cache, so that the next attempt resumes.
+        """)
 
 
 class CudaWheelEnvironmentField(EnvironmentField):
-    help = help_text(
-        """
+    help = help_text("""
         The environment of `[environments-preview.names]` that compiles, repairs and inspects this
         wheel. `native_package` sets it to `<arch>-<accel>`.
-        """
-    )
+        """)
 
 
 class WheelOutputPathField(OutputPathField):
-    help = help_text(
-        """
+    help = help_text("""
         The directory below `--distdir` that the wheel and its facts are written to. The default
-        is `--distdir` itself: the names of wheels are unique.
-        """
-    )
+        is `--distdir` itself: the names of wheels are unique, unless
+        `[cuda-wheels].local_version` is off.
+        """)
 
 
 class CudaWheelTarget(Target):
@@ -338,8 +334,7 @@ class CudaWheelTarget(Target):
         CudaWheelEnvironmentField,
         WheelOutputPathField,
     )
-    help = help_text(
-        """
+    help = help_text("""
         One wheel of a native package for one row of the matrix: architecture, accelerator, torch
         and Python.
 
@@ -349,5 +344,4 @@ class CudaWheelTarget(Target):
         declares. A wheel that differs is not written.
 
         `native_package` in a BUILD file expands to one of these a row.
-        """
-    )
+        """)

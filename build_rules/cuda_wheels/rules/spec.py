@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Iterable
 
 from pants.core.goals.package import PackageFieldSet
 from pants.core.util_rules.environments import EnvironmentField
 from pants.engine.addresses import Address, Addresses, UnparsedAddressInputs
+from pants.engine.engine_aware import EngineAwareParameter
 from pants.engine.rules import Get, MultiGet, collect_rules, rule
+from pants.engine.target import Target, Targets
 from pants.util.logging import LogLevel
 
 from cuda_wheels.rules.programs import PROGRAM_PYTHON
@@ -21,7 +24,13 @@ from cuda_wheels.rules.toolchain import Surroundings
 from cuda_wheels.subsystem import CudaWheelsSubsystem
 from cuda_wheels.tables.accelerators import find_accelerator
 from cuda_wheels.tables.glibc import platform_problem, platform_tag
-from cuda_wheels.tables.gpu_archs import GPU_ARCH_RULES, AppliedArchs, apply_rule, parse_archs
+from cuda_wheels.tables.gpu_archs import (
+    GPU_ARCH_RULES,
+    AppliedArchs,
+    apply_rule,
+    parse_archs,
+    rule_problem,
+)
 from cuda_wheels.tables.rows import PYTHONS, Row, local_version, row_problems
 from cuda_wheels.target_types import (
     AccelField,
@@ -49,6 +58,8 @@ _HOST_ONLY = AppliedArchs(rule="cpu", env=(), cubins=(), ptx=(), dropped=())
 
 @dataclass(frozen=True)
 class CudaWheelFieldSet(PackageFieldSet):
+    """The fields of a `cuda_wheel` target."""
+
     required_fields = (PackageField, WheelSourceField)
 
     package: PackageField
@@ -97,10 +108,12 @@ class WheelSpec:
 
     @property
     def full_version(self) -> str:
+        """The version of the wheel, with the local part that names its row."""
         return f"{self.version}+{self.local_version}" if self.local_version else self.version
 
     @property
     def description(self) -> str:
+        """The wheel as messages name it."""
         return f"{self.distribution} {self.version} for {self.row.variant}"
 
 
@@ -113,20 +126,23 @@ class CheckedSpec:
 
 
 @dataclass(frozen=True)
-class CudaWheelRequest:
+class CudaWheelRequest(EngineAwareParameter):
     """One `cuda_wheel` target, to be checked or built in the environment of its field."""
 
     field_set: CudaWheelFieldSet
 
     @property
     def address(self) -> Address:
+        """The target's address."""
         return self.field_set.address
 
     def debug_hint(self) -> str:
+        """What Pants adds to the name of a rule that runs for this request."""
         return self.address.spec
 
 
 def row_of(field_set: CudaWheelFieldSet) -> Row:
+    """The row that a target's fields name; without torch where the package does not link it."""
     return Row(
         arch=field_set.arch.value,
         accel=field_set.accel.value,
@@ -176,6 +192,7 @@ def dropped_problems(applied: AppliedArchs) -> tuple[str, ...]:
 
 
 def torch_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
+    """A sentence if a package that links torch does not say which; `row_problems` says the rest."""
     if field_set.links_torch.value and not field_set.torch.value:
         return (
             "`torch` is not set, but the package links torch. Set it, for instance "
@@ -185,15 +202,47 @@ def torch_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
 
 
 def python_problems(row: Row) -> tuple[str, ...]:
-    if row.python not in PYTHONS or row.python == PROGRAM_PYTHON.replace("python", ""):
+    """A sentence if a Python that exists is not the one of the build environments."""
+    ours = PROGRAM_PYTHON.replace("python", "")
+    if row.python not in PYTHONS or row.python == ours:
         return ()
     return (
         f"`python` is {row.python}, but build environments are made with the Python that runs the "
-        f"build, {PROGRAM_PYTHON}. Set it to 3.12.",
+        f"build, {PROGRAM_PYTHON}. Set it to {ours}.",
     )
 
 
+def gpu_arch_rule_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
+    """A sentence if `gpu_arch_rule` names none."""
+    problem = rule_problem(field_set.gpu_arch_rule.value)
+    return (problem,) if problem else ()
+
+
+def build_requires_problems(row: Row, targets: Iterable[Target]) -> tuple[str, ...]:
+    """A sentence for each of `build_requires` that is no wheel of this row.
+
+    One may do without torch where this wheel needs it: it then serves every torch.
+    """
+    problems = []
+    for target in targets:
+        if not CudaWheelFieldSet.is_applicable(target):
+            problems.append(
+                f"`build_requires` names {target.address}, a `{target.alias}`. Name a `cuda_wheel`."
+            )
+            continue
+        other = row_of(CudaWheelFieldSet.create(target))
+        if (other.arch, other.accel, other.python) != (row.arch, row.accel, row.python) or (
+            other.torch not in (None, row.torch)
+        ):
+            problems.append(
+                f"`build_requires` names {target.address}, which is for {other.variant}, but this "
+                f"wheel is for {row.variant}. Name that package's wheel for this row."
+            )
+    return tuple(problems)
+
+
 def number_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
+    """A sentence for each number that must be positive and is not."""
     return tuple(
         f"`{field.alias}` is {field.value}: it must be greater than zero."
         for field in (field_set.memory_per_job_gb, field_set.timeout)
@@ -205,12 +254,13 @@ def number_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
 async def check_spec(
     request: CudaWheelRequest, options: CudaWheelsSubsystem, surroundings: Surroundings
 ) -> CheckedSpec:
+    """Read a target's fields and check them together: every fault is reported, not the first."""
     fields = request.field_set
     row = row_of(fields)
     accel = find_accelerator(row.accel)
     source_addresses, build_requires = await MultiGet(
         Get(Addresses, UnparsedAddressInputs, fields.source.to_unparsed_address_inputs()),
-        Get(Addresses, UnparsedAddressInputs, fields.build_requires.to_unparsed_address_inputs()),
+        Get(Targets, UnparsedAddressInputs, fields.build_requires.to_unparsed_address_inputs()),
     )
     source = await Get(PackageSource, PackageSourceRequest(source_addresses[0]))
     patches = SelectedPatches((), ())
@@ -219,8 +269,9 @@ async def check_spec(
     gpu_archs, narrow_problems = narrow(row.cuda_arch, options.gpu_archs, surroundings.gpus)
     applied = _HOST_ONLY
     rule_problems: tuple[str, ...] = ()
-    if accel is not None and accel.kind == "cuda":
-        applied = apply_rule(GPU_ARCH_RULES[fields.gpu_arch_rule.value], gpu_archs)
+    gpu_arch_rule = GPU_ARCH_RULES.get(fields.gpu_arch_rule.value)
+    if accel is not None and accel.kind == "cuda" and gpu_arch_rule is not None:
+        applied = apply_rule(gpu_arch_rule, gpu_archs)
         rule_problems = dropped_problems(applied)
     local = None
     if options.local_version:
@@ -237,7 +288,7 @@ async def check_spec(
         applied=applied,
         source=source,
         patches=patches,
-        build_requires=tuple(build_requires),
+        build_requires=tuple(target.address for target in build_requires),
         links_torch=fields.links_torch.value,
         native=fields.native.value and row.accel != "cpu",
         env=tuple(sorted((fields.env.value or {}).items())),
@@ -255,6 +306,8 @@ async def check_spec(
             *torch_problems(fields),
             *python_problems(row),
             *number_problems(fields),
+            *gpu_arch_rule_problems(fields),
+            *build_requires_problems(row, build_requires),
             *narrow_problems,
             *rule_problems,
             *((policy,) if policy else ()),

@@ -110,6 +110,8 @@ def _failure(
         ),
         pytest.param({"memory_per_job_gb": "0.0"}, ("memory_per_job_gb",), id="no memory"),
         pytest.param({"timeout": "-1"}, ("timeout",), id="negative timeout"),
+        pytest.param({"gpu_arch_rule": '"touch"'}, ("touch", "'torch'?"), id="unknown rule"),
+        pytest.param({"build_requires": '[":src"]'}, ("thing:src", "cuda_source"), id="no wheel"),
         pytest.param({"torch": '"2.10.0"'}, ("cuda-lock thing:wheel", "torch2.10.0"), id="no lock"),
     ],
 )
@@ -132,8 +134,7 @@ def test_several_faults_are_reported_together(rule_runner: RuleRunner) -> None:
         assert word in error
 
 
-PATCH = dedent(
-    """\
+PATCH = dedent("""\
     Reason: a test
     {ranges}
     --- a/setup.py
@@ -141,8 +142,7 @@ PATCH = dedent(
     @@ -1 +1 @@
     -a
     +b
-    """
-)
+    """)
 
 
 def test_a_patch_that_no_wheel_selects(rule_runner: RuleRunner) -> None:

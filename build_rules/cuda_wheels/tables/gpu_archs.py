@@ -7,6 +7,7 @@ this project replaces.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -82,7 +83,6 @@ class GpuArchRule:
     known: tuple[str, ...]
     stand_ins: tuple[tuple[str, str], ...] = ()
     ptx_of_older: bool = False
-    separator: str = ";"
     compact: bool = False
     ptx_in_value: bool = True
     unknown_because: str = ""
@@ -130,6 +130,18 @@ FLASH_ATTN = GpuArchRule(
 )
 
 GPU_ARCH_RULES: dict[str, GpuArchRule] = {rule.name: rule for rule in (TORCH, CUMM, FLASH_ATTN)}
+
+
+def rule_problem(name: str) -> str | None:
+    """Why `name` is no rule of this table, and which one may be meant; None if it is one."""
+    if name in GPU_ARCH_RULES:
+        return None
+    close = difflib.get_close_matches(name.lower().replace("_", "-"), GPU_ARCH_RULES, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return (
+        f"`gpu_arch_rule` is {name!r}, which is unknown.{hint} Known: {', '.join(GPU_ARCH_RULES)}. "
+        "Another package's rule is a new row of `tables/gpu_archs.py`."
+    )
 
 
 @dataclass(frozen=True)
@@ -194,7 +206,7 @@ def _variables(
         + ("+PTX" if rule.ptx_in_value and arch in with_ptx else "")
         for arch in archs
     ]
-    value = (rule.variable, rule.separator.join(words))
+    value = (rule.variable, ";".join(words))
     flags = " ".join(
         f"-gencode arch=compute_{digits(arch)},code=compute_{digits(arch)}" for arch in with_ptx
     )
@@ -243,10 +255,12 @@ def parse_archs(text: str) -> tuple[str, ...]:
 
 
 def is_capability(arch: str) -> bool:
+    """Whether `arch` is written as a compute capability, with or without suffix and `+PTX`."""
     return _CAPABILITY.fullmatch(arch) is not None
 
 
 def has_ptx(arch: str) -> bool:
+    """Whether `arch` asks for PTX too, as `9.0+PTX` does."""
     return arch.endswith("+PTX")
 
 
@@ -259,16 +273,6 @@ def normalize_arch(arch: str) -> str:
 def digits(arch: str) -> str:
     """`90` for `9.0`."""
     return normalize_arch(arch).replace(".", "")
-
-
-def gpu_code(archs: Iterable[str]) -> tuple[str, ...]:
-    """The device code that `archs` stand for: `sm_90`, and `compute_90` too for `9.0+PTX`."""
-    names = []
-    for arch in archs:
-        names.append(f"sm_{digits(arch)}")
-        if has_ptx(arch):
-            names.append(f"compute_{digits(arch)}")
-    return tuple(dict.fromkeys(names))
 
 
 def local_suffix(archs: Iterable[str]) -> str:

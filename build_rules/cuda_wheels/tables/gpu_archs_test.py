@@ -14,11 +14,11 @@ from cuda_wheels.tables.gpu_archs import (
     GpuArchRule,
     all_archs,
     apply_rule,
-    gpu_code,
     local_suffix,
     normalize_arch,
     nvcc_problem,
     parse_archs,
+    rule_problem,
     runs_on,
     toolkits_for,
 )
@@ -126,7 +126,7 @@ def test_torch_takes_every_arch_that_its_builder_accepts_as_it_is(arch: str) -> 
     else:
         assert arch in TORCH_EXTENSION_ARCHS
         assert applied.env == (("TORCH_CUDA_ARCH_LIST", arch),)
-        assert applied.cubins == gpu_code([arch])
+        assert applied.cubins == (f"sm_{arch.replace('.', '')}",)
         assert (applied.ptx, applied.dropped, applied.skipped) == ((), (), None)
 
 
@@ -251,6 +251,22 @@ def test_what_is_no_capability_is_dropped(rule: GpuArchRule) -> None:
 
 def test_the_names_of_the_rules() -> None:
     assert sorted(GPU_ARCH_RULES) == ["cumm", "flash-attn", "torch"]
+    assert [rule_problem(name) for name in GPU_ARCH_RULES] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    "name, parts",
+    [
+        ("touch", ("'touch'", "Did you mean 'torch'?", "Known: torch, cumm, flash-attn")),
+        ("flash_attn", ("'flash_attn'", "Did you mean 'flash-attn'?")),
+        ("xyz", ("'xyz', which is unknown. Known", "tables/gpu_archs.py")),
+    ],
+)
+def test_an_unknown_rule(name: str, parts: tuple[str, ...]) -> None:
+    problem = rule_problem(name)
+    assert problem is not None
+    for part in parts:
+        assert part in problem
 
 
 @pytest.mark.parametrize(
@@ -266,10 +282,6 @@ def test_the_names_of_the_rules() -> None:
 )
 def test_parse_archs(text: str, archs: tuple[str, ...]) -> None:
     assert parse_archs(text) == archs
-
-
-def test_gpu_code() -> None:
-    assert gpu_code(["8.0", "12.0+PTX", "9.0a"]) == ("sm_80", "sm_120", "compute_120", "sm_90")
 
 
 @pytest.mark.parametrize(
