@@ -46,8 +46,8 @@ EXCLUDED_LIBRARIES: tuple[str, ...] = (
 _WITHOUT_CUDA: tuple[str, ...] = ("libtorch*", "libc10*", "libshm*", "libcaffe2*", "libgomp*")
 
 # (library, number in its soname) -> the CUDA majors that ship it. Libraries that count as CUDA
-# does are not listed. Sources: sonames in the nvidia-* wheels on PyPI (CUDA 12: 12.6 to 12.9,
-# CUDA 13: 13.0, where libcusparse stays at 12) and the CUDA 11.8 image.
+# does are not listed. Source of CUDA 13: the nvidia-* wheels that torch 2.11.0 pins (13.0, where
+# libcusparse stays at 12). CUDA 11 and 12: general knowledge, not read in a wheel or an image.
 SONAME_CUDA_MAJORS: dict[tuple[str, int], tuple[int, ...]] = {
     ("libcufft", 10): (11,),
     ("libcufft", 11): (12,),
@@ -113,12 +113,6 @@ def cuda_majors_of(soname: str) -> tuple[int, ...]:
     if name in _COUNT_AS_CUDA:
         return (number,)
     return SONAME_CUDA_MAJORS.get((name, number), ())
-
-
-def cuda_major_of(soname: str) -> int | None:
-    """The one CUDA major that a soname belongs to; None if it is not known or not only one."""
-    majors = cuda_majors_of(soname)
-    return majors[0] if len(majors) == 1 else None
 
 
 def needed_problems(accel: str, sonames: Iterable[str]) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ import pytest
 
 from cuda_wheels.tables.libraries import (
     EXCLUDED_LIBRARIES,
-    cuda_major_of,
     cuda_majors_of,
     is_cuda,
     is_foreign,
@@ -65,7 +64,7 @@ def test_foreign(soname: str) -> None:
 )
 def test_a_grafted_copy_is_recognised(soname: str, major: int) -> None:
     assert is_foreign(soname)
-    assert cuda_major_of(soname) == major
+    assert cuda_majors_of(soname) == (major,)
 
 
 @pytest.mark.parametrize("soname", SYSTEM)
@@ -108,7 +107,6 @@ def test_torch_is_not_cuda(soname: str) -> None:
 )
 def test_cuda_majors(soname: str, majors: tuple[int, ...]) -> None:
     assert cuda_majors_of(soname) == majors
-    assert cuda_major_of(soname) == (majors[0] if len(majors) == 1 else None)
 
 
 @pytest.mark.parametrize(

@@ -59,12 +59,6 @@ class Row:
         """The locked build environment of the row, relative to the repository."""
         return f"{LOCK_DIRECTORY}/{self.variant}.txt"
 
-    def target_name(self, default_torch: str, default_python: str) -> str:
-        """The name of the row's targets: what is the matrix's default is left out."""
-        torch = (f"torch{self.torch}",) if self.torch not in (None, default_torch) else ()
-        python = (self.python_tag,) if self.python != default_python else ()
-        return "-".join((self.arch, self.accel, *torch, *python))
-
 
 def local_version(
     row: Row, narrowed_to: Iterable[str] | None = None, links_torch: bool = True

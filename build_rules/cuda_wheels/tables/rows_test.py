@@ -29,20 +29,6 @@ def test_variant_and_lock(changes: dict[str, Any], variant: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes, name",
-    [
-        ({"torch": "2.9.1"}, "amd64-cu130"),
-        ({"torch": None}, "amd64-cu130"),
-        ({}, "amd64-cu130-torch2.11.0"),
-        ({"torch": "2.9.1", "python": "3.11"}, "amd64-cu130-cp311"),
-        ({"arch": "arm64", "python": "3.11"}, "arm64-cu130-torch2.11.0-cp311"),
-    ],
-)
-def test_target_name(changes: dict[str, Any], name: str) -> None:
-    assert row(**changes).target_name("2.9.1", "3.12") == name
-
-
-@pytest.mark.parametrize(
     "changes, options, expected",
     [
         ({}, {}, "cu130.torch2.11.0"),
@@ -66,7 +52,6 @@ def test_two_torch_releases_never_share_a_name() -> None:
     assert local_version(ours) != local_version(other)
     assert ours.variant != other.variant
     assert ours.lock_path != other.lock_path
-    assert ours.target_name("2.9.1", "3.12") != other.target_name("2.9.1", "3.12")
 
 
 @pytest.mark.parametrize(

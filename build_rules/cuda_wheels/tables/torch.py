@@ -11,10 +11,6 @@ from dataclasses import dataclass
 from cuda_wheels.tables.accelerators import MACHINES, find_accelerator
 from cuda_wheels.tables.upstreams import torch_index
 
-# All of TORCH_BUILDS are manylinux_2_28 wheels compiled with _GLIBCXX_USE_CXX11_ABI=1
-# (`torch._C._GLIBCXX_USE_CXX11_ABI` of 2.11.0; PyTorch's release notes from 2.7 on).
-CXX11_ABI = True
-
 PYPI = "pypi"
 TORCH_INDEX = "torch-index"
 
@@ -36,6 +32,7 @@ class TorchBuild:
 
     @property
     def requirement(self) -> str:
+        """What uv is asked for: `torch==2.11.0`, with a local version on the PyTorch index."""
         if self.host == PYPI:
             return f"torch=={self.torch}"
         found = find_accelerator(self.accel)
