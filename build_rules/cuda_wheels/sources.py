@@ -54,8 +54,14 @@ class SdistSource:
         )
 
     @property
+    def title(self) -> str:
+        """The source as messages name it."""
+        return f"sdist {self.name} {self.version}"
+
+    @property
     def description(self) -> str:
-        return f"sdist {self.name} {self.version}, sha256 {self.sha256}"
+        """The source with its pin, as the facts of a wheel record it."""
+        return f"{self.title}, sha256 {self.sha256}"
 
 
 @dataclass(frozen=True)
@@ -75,8 +81,14 @@ class ArchiveSource:
         return (*_text_problems(owner, url=self.url), *_sha256_problems(owner, self.sha256))
 
     @property
+    def title(self) -> str:
+        """The source as messages name it."""
+        return f"archive {self.url}"
+
+    @property
     def description(self) -> str:
-        return f"archive {self.url}, sha256 {self.sha256}"
+        """The source with its pin, as the facts of a wheel record it."""
+        return f"{self.title}, sha256 {self.sha256}"
 
 
 @dataclass(frozen=True)
@@ -94,8 +106,14 @@ class FilesSource:
         return _text_problems(f"files_source({self.root!r})", root=self.root)
 
     @property
-    def description(self) -> str:
+    def title(self) -> str:
+        """The source as messages name it."""
         return f"files of this repository below {self.root}"
+
+    @property
+    def description(self) -> str:
+        """The source as the facts of a wheel record it; its pin is the repository's own commit."""
+        return self.title
 
 
 Source = Union[SdistSource, ArchiveSource, FilesSource]

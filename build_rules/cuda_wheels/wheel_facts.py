@@ -132,7 +132,7 @@ class WheelFacts:
         if found != FORMAT:
             raise FactsFormatError(
                 f"Wheel facts of format {found!r}; this version reads format {FORMAT}. "
-                "Inspect the wheel again: `./pants cuda-inspect -- --format=json WHEEL`."
+                "Inspect the wheel again: `./pants cuda-inspect --format=json -- WHEEL`."
             )
         try:
             fields = {key: value for key, value in document.items() if key != "format"}

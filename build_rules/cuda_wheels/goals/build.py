@@ -36,6 +36,8 @@ class CudaBuildSubsystem(GoalSubsystem):
         `--distdir`, the log of each compile step to `<distdir>/logs/<address>.log`, a closing
         table, and exits with 1 if any wheel failed. What is finished is cached: the same command
         again builds what is missing.
+
+        An argument list without a `cuda_wheel` target is an error.
         """)
 
     @classmethod

@@ -21,6 +21,8 @@ from cuda_wheels.wheel_facts import WheelFacts, format_text
 
 
 class InspectFormat(Enum):
+    """How the facts of a wheel are printed."""
+
     TEXT = "text"
     JSON = "json"
 
@@ -32,8 +34,8 @@ class CudaInspectSubsystem(GoalSubsystem):
         that it needs, the libraries that it links, its metadata.
 
         The wheels are given behind `--` and may lie anywhere:
-        `./pants cuda-inspect -- ~/Downloads/*.whl`. The exit code is 1 if a wheel contradicts its
-        own tags or cannot be read.
+        `./pants cuda-inspect -- ~/Downloads/*.whl`. A relative path is one below the root of this
+        repository. The exit code is 1 if a wheel contradicts its own tags or cannot be read.
         """)
 
     format = EnumOption(

@@ -46,6 +46,7 @@ class CudaLock(Goal):
 
 
 def lock_process(row: Row) -> ProgramProcess:
+    """The run of the lock program for a row that has no problems."""
     return ProgramProcess.create(
         "lock",
         {

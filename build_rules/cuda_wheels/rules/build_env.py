@@ -12,6 +12,8 @@ from cuda_wheels.tables.rows import Row
 
 @dataclass(frozen=True)
 class BuildEnvLockRequest:
+    """The row whose build environment is wanted."""
+
     row: Row
 
 

@@ -46,6 +46,8 @@ _ALL_CORES = 1024
 
 @dataclass(frozen=True)
 class CompileRequest:
+    """A wheel's patched tree, and all that compiles it; `wheels` are its build requirements."""
+
     spec: WheelSpec
     tree: Digest
     lock: BuildEnvLock

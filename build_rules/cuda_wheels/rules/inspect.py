@@ -20,6 +20,8 @@ from cuda_wheels.wheel_facts import WheelFacts
 
 @dataclass(frozen=True)
 class InspectRequest:
+    """A repaired wheel, and what it must be."""
+
     spec: WheelSpec
     wheel: RepairedWheel
 

@@ -114,6 +114,8 @@ class ToolLockRequest:
 
 @dataclass(frozen=True)
 class ToolLock:
+    """The file of a ToolLockRequest."""
+
     digest: Digest
 
 
@@ -197,6 +199,7 @@ class ProgramProcess:
 
     @classmethod
     def create(cls, program: str, request: Mapping[str, Any], **kwargs: Any) -> ProgramProcess:
+        """A run of `program`; `request` becomes JSON that is equal for equal requests."""
         return cls(program, json.dumps(request, indent=1, sort_keys=True), **kwargs)
 
 

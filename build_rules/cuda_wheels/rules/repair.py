@@ -20,6 +20,8 @@ OUT = "repaired"
 
 @dataclass(frozen=True)
 class RepairRequest:
+    """A compiled wheel, and the platform and version that it is to get."""
+
     spec: WheelSpec
     compiled: CompiledWheel
 

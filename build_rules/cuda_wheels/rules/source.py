@@ -56,6 +56,7 @@ class Patch:
 
     @property
     def name(self) -> str:
+        """The file's name, by which patches are ordered and reported."""
         return os.path.basename(self.path)
 
 
@@ -76,6 +77,8 @@ class PackageSource:
 
 @dataclass(frozen=True)
 class PackageSourceRequest:
+    """The address that a `source` field names, whatever target that is."""
+
     address: Address
 
 
@@ -172,6 +175,8 @@ class SelectedPatchesRequest:
 
 @dataclass(frozen=True)
 class SelectedPatches:
+    """The patches of one row in their order, and those of the source that no wheel selects."""
+
     patches: tuple[Patch, ...]
     problems: tuple[str, ...]
 
@@ -251,6 +256,7 @@ def mirrored(url: str, mirrors: Mapping[str, str]) -> str:
 
 
 def fetch_document(origin: Source, mirrors: Mapping[str, str]) -> dict[str, str]:
+    """The JSON file of the fetch program for a source that is not in this repository."""
     if isinstance(origin, SdistSource):
         return {
             "kind": "sdist",
@@ -281,7 +287,7 @@ async def fetch_source(request: FetchRequest, options: CudaWheelsSubsystem) -> T
         ProgramProcess.create(
             "fetch",
             fetch_document(source.origin, options.source_mirrors),
-            description=f"Fetch {source.origin.description.split(',')[0]}",
+            description=f"Fetch {source.origin.title}",
             output_directories=(TREE,),
         ),
     )

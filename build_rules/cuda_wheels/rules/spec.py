@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Iterable
 
 from pants.core.goals.package import PackageFieldSet
-from pants.core.util_rules.environments import EnvironmentField
 from pants.engine.addresses import Address, Addresses, UnparsedAddressInputs
 from pants.engine.engine_aware import EngineAwareParameter
 from pants.engine.rules import Get, MultiGet, collect_rules, rule

@@ -24,7 +24,7 @@ from cuda_wheels.tables.torch import toolkit_version
 
 PROXIES = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY")
 
-# Of a build environment with torch (about 5 GB) and the objects of one package.
+# A build environment with torch takes 5 GB; the rest is for what is unpacked and compiled.
 NEEDED_DISK_GB = 10.0
 
 
@@ -55,6 +55,8 @@ class Host:
 
 @dataclass(frozen=True)
 class Compiler:
+    """A host compiler; `sha256` is over the driver and the programs that it runs."""
+
     path: str
     version: str
     sha256: str
@@ -62,6 +64,8 @@ class Compiler:
 
 @dataclass(frozen=True)
 class CudaHome:
+    """An installed CUDA toolkit; `sha256` is over the programs of its compiler."""
+
     path: str
     nvcc_version: str
     sha256: str
@@ -77,11 +81,15 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class ProbeResult:
+    """What the probe found, in the part that cache keys may hold and the part that they must not."""
+
     host: Host
     surroundings: Surroundings
 
 
 def parse_probe(facts: Mapping[str, Any], cuda_home: str | None) -> ProbeResult:
+    """The probe's JSON as values; `cuda_home` is the option that it was asked about."""
+
     def compiler(name: str) -> Compiler | None:
         found = facts[name]
         return Compiler(found["path"], found["version"], found["sha256"]) if found else None
@@ -152,10 +160,10 @@ def host_problems(host: Host, row: Row) -> tuple[str, ...]:
         problem
         for problem in (
             *_python_problems(host),
-            _missing(host.gcc, "C compiler", "gcc", "`[cuda-wheels].c_compiler`"),
-            _missing(host.gxx, "C++ compiler", "g++", "`[cuda-wheels].cxx_compiler`"),
+            _missing_compiler(host.gcc, "C compiler", "gcc", "c_compiler"),
+            _missing_compiler(host.gxx, "C++ compiler", "g++", "cxx_compiler"),
             host.gxx and gcc_problem(row.accel, host.gxx.version),
-            _missing(host.git, "git", "git", "PATH"),
+            _missing_git(host),
             _nvcc_problem(host, row),
         )
         if problem
@@ -163,6 +171,7 @@ def host_problems(host: Host, row: Row) -> tuple[str, ...]:
 
 
 def disk_problems(surroundings: Surroundings) -> tuple[str, ...]:
+    """A sentence if there is too little space for a build, with the options that move it."""
     if surroundings.disk_free_gb >= NEEDED_DISK_GB:
         return ()
     return (
@@ -172,13 +181,19 @@ def disk_problems(surroundings: Surroundings) -> tuple[str, ...]:
     )
 
 
-def _missing(found: object, what: str, package: str, where: str) -> str | None:
+def _missing_compiler(found: Compiler | None, what: str, package: str, option: str) -> str | None:
     if found is not None:
         return None
     return (
-        f"No {what} was found through {where}. Install it (`apt-get install {package}`), or name "
-        "another."
+        f"`[cuda-wheels].{option}` (by default `{package}`) names no {what} that is there and "
+        f"runs. Install it (`apt-get install {package}`), or name another one there."
     )
+
+
+def _missing_git(host: Host) -> str | None:
+    if host.git is not None:
+        return None
+    return "git, which applies patches, was not found on PATH. Install it (`apt-get install git`)."
 
 
 def _python_problems(host: Host) -> tuple[str, ...]:
@@ -220,8 +235,7 @@ def _no_nvcc_problem(row: Row, declared: str) -> str | None:
     return (
         f"`{row.accel}` needs the compiler of CUDA {declared}, which the package index does not "
         "have, so the build environment's lock holds none. Point `[cuda-wheels].cuda_home` to an "
-        f"installed CUDA {declared} toolkit, or build in a toolchain image "
-        "(`PANTS_CONFIG_FILES=pants.docker.toml`)."
+        f"installed CUDA {declared} toolkit."
     )
 
 

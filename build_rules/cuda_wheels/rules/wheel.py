@@ -85,6 +85,8 @@ class CudaWheelInEnvironmentRequest:
 
 @dataclass(frozen=True)
 class BuildRequirementsRequest:
+    """The `cuda_wheel` targets of a `build_requires` field."""
+
     addresses: tuple[Address, ...]
 
 
@@ -111,8 +113,7 @@ def platform_problem(arch: str, platform: Platform, environment: str | None) -> 
     return (
         f"The target is for `{arch}` ({needed.value}), but its environment `{environment}` is "
         f"{platform.value} here. Wheels are compiled natively: package it on an `{arch}` host, or "
-        "with a configuration whose environment of that name is one "
-        "(`PANTS_CONFIG_FILES=pants.docker.toml` or `pants.remote.toml`).",
+        "have `[environments-preview.names]` name an environment of that platform for it.",
     )
 
 
@@ -221,10 +222,10 @@ async def build_requirements(request: BuildRequirementsRequest) -> BuildRequirem
         for wrapped in targets
     )
     wheels = await Get(Snapshot, MergeDigests(wheel.wheel for wheel in built))
-    failed = next((wheel for wheel in built if wheel.failure), None)
-    if failed is None:
+    errors = [wheel.error for wheel in built if wheel.error]
+    if not errors:
         return BuildRequirements(wheels)
-    return BuildRequirements(wheels, StageFailure("build_requires", failed.error or ""))
+    return BuildRequirements(wheels, StageFailure("build_requires", "\n".join(errors)))
 
 
 @rule

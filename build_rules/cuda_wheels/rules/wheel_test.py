@@ -197,4 +197,4 @@ def test_a_wheel_is_compiled_natively(arch: str, platform: Platform, refused: bo
     problems = platform_problem(arch, platform, f"{arch}-cu130")
     assert bool(problems) == refused
     for problem in problems:
-        assert "pants.docker.toml" in problem and f"{arch}-cu130" in problem
+        assert "environments-preview" in problem and f"{arch}-cu130" in problem
