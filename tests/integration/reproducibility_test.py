@@ -8,8 +8,6 @@ import os
 import shutil
 from pathlib import Path
 
-import pytest
-
 from integration.checkout import Checkout
 from integration.recipes import address, recipe
 
@@ -37,14 +35,16 @@ def _own_caches(root: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("option", ["--cuda-wheels-gpu-archs=9.0"])
-def test_equal_bytes_at_two_paths(tmp_path: Path, option: str) -> None:
+def test_equal_bytes_at_two_paths(tmp_path: Path) -> None:
     digests, facts = [], []
     for place, jobs in (("one", "1"), ("another/and/deeper", "2")):
         checkout = Checkout(tmp_path / place / "checkout", _own_caches(tmp_path / place))
         checkout.add_fixture("vecadd", recipe("vecadd"))
         run = checkout.pants(
-            option, f"--process-execution-local-parallelism={jobs}", "package", address("vecadd")
+            "--cuda-wheels-gpu-archs=9.0",
+            f"--process-execution-local-parallelism={jobs}",
+            "package",
+            address("vecadd"),
         )
         assert run.returncode == 0, "\n" + run.output
         assert any(name.startswith("Compile vecadd") for name in run.processes)

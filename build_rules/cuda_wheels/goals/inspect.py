@@ -79,7 +79,7 @@ async def cuda_inspect(console: Console, options: CudaInspectSubsystem) -> CudaI
     )
     exit_code = 0
     documents = []
-    for path, result in zip(paths, results):
+    for result in results:
         if result.exit_code:
             console.print_stderr(result.stderr.decode(errors="replace").rstrip())
             exit_code = 1
