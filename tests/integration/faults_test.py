@@ -97,7 +97,7 @@ def test_the_logs_are_written(checkout: Checkout, run: Run) -> None:
     [
         ("failing", "compile", ("module.c", "log")),
         ("greedy", "compile", ("memory_per_job_gb", "2")),
-        ("nogpucode", "inspect", ("GPU code", "sm_90")),
+        ("nogpucode", "inspect", ("device code", "sm_90", "FORCE_CUDA")),
         ("purewheel", "inspect", ("py3-none-any",)),
         ("unapplicable", "patch", ("0001-test.patch", "setup.py")),
         ("stray_arch", "inspect", ("sm_80", "sm_90", "_C.cpython-312")),

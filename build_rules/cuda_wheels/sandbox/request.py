@@ -57,7 +57,8 @@ class Request:
             source=Path(data["source"]).absolute(),
             build_lock=Path(data["build_lock"]).absolute(),
             bootstrap_lock=Path(data["bootstrap_lock"]).absolute(),
-            cache=Path(data.get("cache", ".cuda_wheels")).absolute(),
+            # The real place: in a sandbox it is a link, which is gone when its log is looked for.
+            cache=Path(data.get("cache", ".cuda_wheels")).resolve(),
             wheels=tuple(Path(wheel).absolute() for wheel in data.get("wheels", ())),
             gcc=tools["gcc"],
             gxx=tools["gxx"],
