@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuda_wheels.sandbox.program import ProgramError
+from cuda_wheels.tables.glibc import POLICIES, exceeds
 from cuda_wheels.wheel_facts import (
     LIBSTDCXX_LINKED_IN,
     LIBSTDCXX_NEEDED,
@@ -20,16 +21,15 @@ from cuda_wheels.wheel_facts import (
     LIBSTDCXX_UNUSED,
     LibraryFacts,
     VersionNeed,
-    version_number,
 )
 
 if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
 
 LIBSTDCXX = "libstdc++.so.6"
-# The versions that the oldest platform in use, manylinux_2_17, has. Which symbols ask for these is
-# not kept: nobody needs to know, and there are hundreds.
-OLDEST_PLATFORM = {"GLIBC": "2.17", "GLIBCXX": "3.4.19", "CXXABI": "1.3.7", "GCC": "4.8.0"}
+# Which symbols ask for a version that the oldest platform has is not kept: nobody needs to know, and
+# there are hundreds.
+OLDEST_PLATFORM = POLICIES[0]
 _VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI|GCC)_(\d+(?:\.\d+)*)")
 
 # Symbols that only the C++ runtime itself defines; who has one has a copy of it.
@@ -136,9 +136,9 @@ def _version_needs(
 
 
 def _version_need(family: str, version: str, symbols: set[str]) -> VersionNeed:
-    if version_number(version) <= version_number(OLDEST_PLATFORM[family]):
-        return VersionNeed(family, version)
-    return VersionNeed(family, version, tuple(sorted(symbols)))
+    if exceeds(f"{family}_{version}", OLDEST_PLATFORM):
+        return VersionNeed(family, version, tuple(sorted(symbols)))
+    return VersionNeed(family, version)
 
 
 def _symbols_by_version(elf: ELFFile, names: dict[int, str]) -> defaultdict[str, set[str]]:

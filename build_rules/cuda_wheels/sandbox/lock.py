@@ -10,12 +10,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cuda_wheels.sandbox import environment, program
+from cuda_wheels.sandbox import environment, files, program
 from cuda_wheels.tables.accelerators import MACHINES
 from cuda_wheels.tables.torch import uv_platform
 
@@ -67,21 +66,10 @@ def check(lock: str) -> None:
             "`name==version`, not as a URL."
         )
     if "--hash=sha256:" not in lock:
-        raise program.ProgramError("The lock would hold no hashes; nothing was written.")
-
-
-def write(path: Path, text: str) -> None:
-    """Write `text` to `path`, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+        raise program.ProgramError(
+            "The lock would hold no hashes, so nothing was written: uv resolved no package. Give "
+            "at least one requirement."
+        )
 
 
 def main(request: Mapping[str, Any]) -> None:
@@ -109,7 +97,7 @@ def main(request: Mapping[str, Any]) -> None:
             f"  wanted: {', '.join(request['requirements'])}\n{reason(done.stderr)}"
         )
     check(done.stdout)
-    write(Path(request["out"]), done.stdout)
+    files.write_atomically(Path(request["out"]), done.stdout)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Tells what the machine has, and hands the session's settings over to the cache.
 
 Runs at the start of every session, so it uses the standard library alone and hashes a compiler only
-when its file has changed. It never fails: what is absent is `null`, and the caller decides
-whether that matters.
+when its file has changed. What is absent is `null`, and the caller decides whether that
+matters; the one error is a cache that cannot be written.
 
 Request: `cache`, `settings` (or null), `cuda_home` (or null), `compilers` (`gcc` and `gxx`: a name
 or a path each). The facts go to stdout as JSON.
@@ -21,12 +21,11 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cuda_wheels.sandbox import program
+from cuda_wheels.sandbox import files, program
 
 SETTINGS_FILE = "settings.json"
 HASHES_FILE = "file-hashes.json"
@@ -67,25 +66,11 @@ def _output(*argv: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def write_atomically(path: Path, text: str, mode: int) -> None:
-    """Write `text` so that a reader sees the old file or the new one, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # mkstemp makes the file 0600: a secret in it is at no moment readable by others.
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, mode)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
 def save_settings(cache: Path, settings: Mapping[str, Any]) -> bool:
     """Store the settings for later programs; True if the file was (re)written.
 
-    The mode is 0600 because an index address may hold a user's password.
+    The mode is 0600 because an index address may hold a user's password. Raises OSError where the
+    cache cannot be written.
     """
     path = cache / SETTINGS_FILE
     text = json.dumps(settings, indent=2, sort_keys=True) + "\n"
@@ -94,7 +79,7 @@ def save_settings(cache: Path, settings: Mapping[str, Any]) -> bool:
             return False
     except (OSError, UnicodeDecodeError):
         pass
-    write_atomically(path, text, 0o600)
+    files.write_atomically(path, text, mode=0o600)
     return True
 
 
@@ -130,7 +115,7 @@ class FileHashes:
         if not self._fresh:
             return
         with contextlib.suppress(OSError):
-            write_atomically(self._path, json.dumps(self._known, indent=0), 0o644)
+            files.write_atomically(self._path, json.dumps(self._known, indent=0))
 
 
 def _part(driver: str, name: str) -> Path | None:
@@ -147,9 +132,9 @@ def compiler_facts(command: str, parts: Sequence[str], hashes: FileHashes) -> Fa
     if not path or not version:
         return None
     # The real compilers, not a wrapper script: two machines with the same gcc have one key.
-    files = [Path(os.path.realpath(path)), *(_part(path, name) for name in parts)]
+    programs = [Path(os.path.realpath(path)), *(_part(path, name) for name in parts)]
     try:
-        digest = hashes.combined(file for file in files if file and file.is_file())
+        digest = hashes.combined(part for part in programs if part and part.is_file())
     except OSError:
         return None
     return {"path": path, "version": version, "sha256": digest}
@@ -170,9 +155,9 @@ def cuda_facts(cuda_home: str | None, hashes: FileHashes) -> Facts | None:
     release = re.search(r"\bV(\d+\.\d+\.\d+)", _output(str(home / "bin/nvcc"), "--version") or "")
     if not release:
         return None
-    files = [Path(os.path.realpath(home / part)) for part in NVCC_PARTS]
+    programs = [Path(os.path.realpath(home / part)) for part in NVCC_PARTS]
     try:
-        digest = hashes.combined(file for file in files if file.is_file())
+        digest = hashes.combined(part for part in programs if part.is_file())
     except OSError:
         return None
     return {"nvcc_version": release.group(1), "sha256": digest}
@@ -192,7 +177,6 @@ def python_facts() -> Facts:
     venv_ok = all(importlib.util.find_spec(name) is not None for name in ("venv", "ensurepip"))
     return {
         "version": platform.python_version(),
-        "path": sys.executable,
         "include_ok": header.is_file(),
         "venv_ok": venv_ok,
     }

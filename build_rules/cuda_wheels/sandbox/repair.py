@@ -1,6 +1,6 @@
 """Gives a raw wheel its platform tag and its unique version; equal input gives equal bytes.
 
-Request: `cache`, `bootstrap_lock`, `tools_lock`, `wheel`, `platform` (a tag, or "auto" for the
+Request: `cache`, `bootstrap_lock`, `tools_lock`, `wheel`, `platform` (a tag, or `auto` for the
 oldest that auditwheel finds), `exclude` (patterns of libraries that others provide),
 `local_version` (or null), `out`. auditwheel grafts what is missing and checks symbol versions;
 it never strips: that has corrupted libraries after patchelf.
@@ -23,10 +23,10 @@ from typing import Any, NoReturn
 
 from cuda_wheels.sandbox import elf, environment, program, wheel_archive
 from cuda_wheels.sandbox.program import ProgramError
+from cuda_wheels.tables.glibc import AUTO
 from cuda_wheels.wheel_facts import LibraryFacts
 from cuda_wheels.wheel_symbols import claimed_glibc, needs_beyond
 
-AUTO = "auto"
 # 1980-01-01, the first moment that a zip archive can hold.
 DEFAULT_EPOCH = "315532800"
 
