@@ -294,6 +294,8 @@ class TimeoutField(IntField):
     help = help_text("""
         The seconds after which the compile step is ended; the default is six hours. Objects that
         were finished stay in the compiler cache, so that the next attempt resumes.
+
+        Pants puts it into the cache key: another value compiles again, from those objects.
         """)
 
 
