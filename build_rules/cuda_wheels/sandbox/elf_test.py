@@ -8,7 +8,13 @@ import pytest
 
 from cuda_wheels.sandbox import elf, namespace
 from cuda_wheels.sandbox.program import ProgramError
-from cuda_wheels.sandbox.wheel_testutil import as_aarch64, library, without_needed
+from cuda_wheels.sandbox.wheel_testutil import (
+    MATH,
+    ONE,
+    as_aarch64,
+    library,
+    without_needed,
+)
 from cuda_wheels.wheel_checks import FIXED_BUILD_PATH
 from cuda_wheels.wheel_facts import LibraryFacts
 
@@ -17,7 +23,6 @@ STREAMS = """
 #include <stdexcept>
 extern "C" void say(int n) { if (n) throw std::runtime_error("no"); std::cout << n << std::endl; }
 """
-ONE = "int one(void) { return 1; }"
 
 
 def read(path: Path) -> LibraryFacts:
@@ -83,8 +88,7 @@ def test_c_alone_uses_no_cxx_runtime(tmp_path: Path) -> None:
 
 
 def test_a_version_need_without_its_library_is_found(tmp_path: Path) -> None:
-    source = "#include <math.h>\ndouble f(double x) { return cos(x); }"
-    path = library(tmp_path / "a.so", source, "-lm")
+    path = library(tmp_path / "a.so", MATH, "-lm")
     assert read(path).unlisted_needs == ()
     without_needed(path, "libm.so.6")
     assert read(path).unlisted_needs == ("libm.so.6",)

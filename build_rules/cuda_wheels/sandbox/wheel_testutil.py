@@ -4,10 +4,26 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import subprocess
+import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from cuda_wheels.sandbox import device_code, inspect_wheel
+from cuda_wheels.wheel_facts import WheelFacts
+
+# Sources of libraries: one that needs nothing, one that needs libm, and one that needs a symbol
+# which glibc has in its libc since 2.34.
+ONE = "int one(void) { return 1; }"
+MATH = "#include <math.h>\ndouble f(double x) { return cos(x); }"
+ONCE = """
+#include <pthread.h>
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static void nothing(void) {}
+int go(void) { return pthread_once(&once, nothing); }
+"""
 
 TAG = "cp312-cp312-linux_x86_64"
 # Offset of `e_machine` in an ELF header, and its value for aarch64.
@@ -101,6 +117,27 @@ def pack(
     members[f"{info}/RECORD"] = "".join(f"{row}\n" for row in rows.values() if row).encode()
     folder.mkdir(parents=True, exist_ok=True)
     return zipped(folder / f"{name}-{version}-{tag}.whl", list(members.items()))
+
+
+def measure(wheel: Path) -> WheelFacts:
+    """The facts of a wheel, by the real tools."""
+    return inspect_wheel.measure(wheel, device_code.find_cuobjdump())
+
+
+def refusal_of(program: str, folder: Path) -> str:
+    """What a program says on stderr, run as Pants runs it, to a request that lacks nearly all."""
+    request = folder / "request.json"
+    request.write_text('{"cache": "c"}')
+    done = subprocess.run(
+        [sys.executable, "-m", f"cuda_wheels.sandbox.{program}", str(request)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    return done.stderr
 
 
 def record_row(path: str, data: bytes) -> str:

@@ -1,15 +1,10 @@
 from __future__ import annotations
 
-import shutil
-import subprocess
-from pathlib import Path
-
 import pytest
 
 from cuda_wheels.tables.glibc import (
     POLICIES,
     SHIMS,
-    Shim,
     exceeds,
     find_policy,
     find_shim,
@@ -126,17 +121,3 @@ def test_every_shim_says_why() -> None:
         assert shim.symbol in shim.c_source
         assert shim.reason and shim.proof
     assert find_shim("memcpy") is None
-
-
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
-@pytest.mark.parametrize("shim", SHIMS, ids=lambda shim: shim.symbol)
-def test_a_shim_compiles_to_a_hidden_symbol(shim: Shim, tmp_path: Path) -> None:
-    source, library = tmp_path / "shim.c", tmp_path / "shim.so"
-    source.write_text(shim.c_source + "\n")
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
-    exported = subprocess.run(
-        ["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True
-    ).stdout
-    every = subprocess.run(["nm", library], check=True, capture_output=True, text=True).stdout
-    assert shim.symbol in every
-    assert shim.symbol not in exported
