@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pants.option.option_types import BoolOption, DictOption, StrOption
 from pants.option.subsystem import Subsystem
-from pants.util.strutil import help_text
+from pants.util.strutil import help_text, softwrap
 
 
 class CudaWheelsSubsystem(Subsystem):
@@ -17,7 +17,7 @@ class CudaWheelsSubsystem(Subsystem):
     gpu_archs = StrOption(
         default="",
         metavar="'9.0'",
-        help=help_text("""
+        help=softwrap("""
             Narrow every wheel to these GPU capabilities, for instance `"9.0"` or `"8.0 9.0"`, or
             `native` for the GPUs of this machine. Each must be one that the target promises.
 
@@ -27,7 +27,7 @@ class CudaWheelsSubsystem(Subsystem):
     )
     platform_policy = StrOption(
         default="manylinux_2_28",
-        help=help_text("""
+        help=softwrap("""
             The platform tag that wheels are repaired to: a manylinux policy such as
             `manylinux_2_28`, or `auto` for the oldest one that the compiled code allows.
 
@@ -36,14 +36,14 @@ class CudaWheelsSubsystem(Subsystem):
     )
     local_version = BoolOption(
         default=True,
-        help=help_text("""
+        help=softwrap("""
             Add a local version that names the row, for instance `+cu130.torch2.11.0`.
 
             Without it wheels of different rows have the same file name.
             """),
     )
     source_mirrors = DictOption[str](
-        help=help_text("""
+        help=softwrap("""
             Rewrites the beginning of source addresses, for instance
             `{"https://example.com/": "https://mirror.example.org/"}`. The longest match applies.
             The hash of the content stays the declared one.
@@ -51,7 +51,7 @@ class CudaWheelsSubsystem(Subsystem):
     )
     cuda_home = StrOption(
         default=None,
-        help=help_text("""
+        help=softwrap("""
             An installed CUDA toolkit to compile with, instead of the one from the build
             environment's lock. Its version must be that of the target's accelerator. Needed
             locally for CUDA 12, whose compiler is not on PyPI.
@@ -60,12 +60,12 @@ class CudaWheelsSubsystem(Subsystem):
     )
     c_compiler = StrOption(
         default="gcc",
-        help=help_text("""The host's C compiler: a name to look up on PATH, or a path."""),
+        help=softwrap("""The host's C compiler: a name to look up on PATH, or a path."""),
         advanced=True,
     )
     cxx_compiler = StrOption(
         default="g++",
-        help=help_text("""
+        help=softwrap("""
             The host's C++ compiler: a name to look up on PATH, for instance `g++-13`, or a path.
             Its version must be in the range that the row's nvcc accepts.
             """),

@@ -12,7 +12,7 @@ from pants.engine.goal import Goal, GoalSubsystem
 from pants.engine.process import FallibleProcessResult, ProcessCacheScope
 from pants.engine.rules import Get, MultiGet, collect_rules, goal_rule
 from pants.option.option_types import ArgsListOption, EnumOption
-from pants.util.strutil import help_text
+from pants.util.strutil import help_text, softwrap
 
 from cuda_wheels.rules.programs import ProgramProcess
 from cuda_wheels.rules.toolchain import Host
@@ -39,7 +39,7 @@ class CudaInspectSubsystem(GoalSubsystem):
         """)
 
     format = EnumOption(
-        default=InspectFormat.TEXT, help=help_text("""Print a text for people, or JSON.""")
+        default=InspectFormat.TEXT, help=softwrap("""Print a text for people, or JSON.""")
     )
     paths = ArgsListOption(
         example="dist/torch_scatter-2.1.2-cp312-cp312-manylinux_2_28_x86_64.whl",

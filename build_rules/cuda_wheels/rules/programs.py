@@ -72,7 +72,7 @@ def _read(path: str) -> bytes | None:
 
 def imported_modules(source: bytes) -> tuple[str, ...]:
     """The names that `source` imports from this package, modules and attributes alike."""
-    names = []
+    names: list[str] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names.extend(alias.name for alias in node.names)

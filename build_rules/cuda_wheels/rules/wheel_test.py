@@ -47,7 +47,7 @@ def rule_runner() -> RuleRunner:
             QueryRule(FallibleCudaWheel, [CudaWheelInEnvironmentRequest]),
         ],
         target_types=[*register.target_types(), LocalEnvironmentTarget],
-        objects=register.build_file_aliases().objects,
+        objects=dict(register.build_file_aliases().objects),
         inherent_environment=None,
     )
     runner.write_files({LOCK: "# a lock\n", "3rdparty/python/bootstrap-tools.txt": "# a lock\n"})
