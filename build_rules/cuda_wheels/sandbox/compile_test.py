@@ -21,12 +21,10 @@ from cuda_wheels.sandbox import build, environment, machine, namespace
 from cuda_wheels.sandbox import compile as compile_program
 from cuda_wheels.sandbox.program import ProgramError
 from cuda_wheels.sandbox.request import Request
+from cuda_wheels.sandbox.testutil import CHILD_ENV, script
 
 GXX = shutil.which("g++") or "g++"
 GCC = shutil.which("gcc") or "gcc"
-
-# Child processes must find these modules wherever the tests' own came from.
-CHILD_ENV = {**os.environ, "PYTHONPATH": str(Path(compile_program.__file__).parents[2])}
 
 # A PEP 517 backend that needs nothing but Python: compiles, links and zips.
 BACKEND = """
@@ -95,13 +93,6 @@ def here(tmp_path: Path, env: Path, bootstrap: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(compile_program, "FIXED", tmp_path / "fixed")
     write_tree(tmp_path / "source")
     (tmp_path / "lock.txt").touch()
-
-
-def script(path: Path, body: str) -> str:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-    return str(path)
 
 
 def write_tree(source: Path) -> None:

@@ -14,9 +14,7 @@ import pytest
 
 from cuda_wheels.sandbox import compiler
 from cuda_wheels.sandbox.compiler import Config, plan
-
-# Child processes must find these modules wherever the tests' own came from.
-CHILD_ENV = {**os.environ, "PYTHONPATH": str(Path(compiler.__file__).parents[2])}
+from cuda_wheels.sandbox.testutil import CHILD_ENV, script
 
 CONFIG = Config(
     gcc="/usr/bin/gcc-13",
@@ -88,12 +86,6 @@ def test_nvcc_links_device_code_without_ccache() -> None:
 def test_a_build_without_cuda_says_so() -> None:
     with pytest.raises(SystemExit, match="no CUDA toolkit"):
         plan(dataclasses.replace(CONFIG, nvcc=None), "nvcc", ["-c", "a.cu"], "/build")
-
-
-def script(path: Path, body: str) -> str:
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-    return str(path)
 
 
 @pytest.fixture

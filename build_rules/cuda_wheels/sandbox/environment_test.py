@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import textwrap
@@ -16,10 +15,7 @@ from uv import find_uv_bin
 from cuda_wheels.sandbox import environment
 from cuda_wheels.sandbox.environment import Settings, ensure_environment, load_settings
 from cuda_wheels.sandbox.program import ProgramError
-from cuda_wheels.sandbox.testutil import Index, serving, unused_address, wheel_bytes
-
-# Child processes must find these modules wherever the tests' own came from.
-CHILD_ENV = {**os.environ, "PYTHONPATH": str(Path(environment.__file__).parents[2])}
+from cuda_wheels.sandbox.testutil import CHILD_ENV, Index, serving, unused_address, wheel_bytes
 
 
 @pytest.fixture

@@ -20,9 +20,8 @@ import pytest
 from cuda_wheels.sandbox import namespace
 from cuda_wheels.sandbox.namespace import Isolation, Layout, Outcome
 from cuda_wheels.sandbox.program import ProgramError
+from cuda_wheels.sandbox.testutil import CHILD_ENV
 
-# Child processes must find these modules wherever the tests' own came from.
-CHILD_ENV = {**os.environ, "PYTHONPATH": str(Path(namespace.__file__).parents[2])}
 NAMESPACE = namespace._ATTEMPTS[:2]
 LOCK = namespace._ATTEMPTS[3:]
 

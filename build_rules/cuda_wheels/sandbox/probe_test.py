@@ -8,15 +8,9 @@ import pytest
 
 from cuda_wheels.sandbox import probe
 from cuda_wheels.sandbox.program import ProgramError
+from cuda_wheels.sandbox.testutil import script
 
 SETTINGS = {"indexes": ["https://u:p@example.org/simple"], "find_links": [], "ca_certs": None}
-
-
-def script(path: Path, body: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-    return path
 
 
 def fake_gxx(folder: Path, *, version: str = "12.2.0", real: str = "cc1plus v1") -> Path:
@@ -24,10 +18,11 @@ def fake_gxx(folder: Path, *, version: str = "12.2.0", real: str = "cc1plus v1")
     for name in ("cc1plus", "as", "ld"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(real if name == "cc1plus" else name)
-    return script(
+    driver = script(
         folder / "g++",
         f'case "$1" in -print-prog-name=*) echo {folder}/${{1#*=}};; *) echo {version};; esac',
     )
+    return Path(driver)
 
 
 def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], **request: object) -> dict:
@@ -110,7 +105,7 @@ def test_fingerprint_follows_the_real_compiler(tmp_path: Path) -> None:
 
 def test_a_driver_that_fails_is_absent(tmp_path: Path) -> None:
     broken = script(tmp_path / "g++", "exit 1")
-    assert probe.compiler_facts(str(broken), (), probe.FileHashes(tmp_path)) is None
+    assert probe.compiler_facts(broken, (), probe.FileHashes(tmp_path)) is None
 
 
 def test_hashes_are_remembered_until_the_file_changes(

@@ -1,4 +1,4 @@
-"""A package index, archives and wheels that tests make for themselves."""
+"""A package index, archives, wheels and programs that tests make for themselves."""
 
 from __future__ import annotations
 
@@ -6,13 +6,26 @@ import contextlib
 import hashlib
 import http.server
 import io
+import os
 import socket
 import tarfile
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
+
+# Child processes must find these modules wherever the tests' own came from.
+CHILD_ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+def script(path: Path, body: str) -> str:
+    """Write an executable shell script; its path is returned."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
 
 
 def sha256(data: bytes) -> str:

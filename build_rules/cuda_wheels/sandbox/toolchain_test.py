@@ -10,14 +10,8 @@ import pytest
 
 from cuda_wheels.sandbox import compiler, toolchain
 from cuda_wheels.sandbox.program import ProgramError
+from cuda_wheels.sandbox.testutil import script
 from cuda_wheels.sandbox.toolchain import Toolchain
-
-
-def script(path: Path, body: str) -> str:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-    return str(path)
 
 
 @pytest.fixture
