@@ -81,7 +81,7 @@ def test_the_good_wheel_is_written_and_the_command_fails(checkout: Checkout, run
     assert run.returncode == 1
     (wheel,) = checkout.wheels()
     assert wheel.name.startswith("vecadd-1.0+cu130.torch2.11.0.sm90-cp312-cp312-manylinux_2_28")
-    assert f"{address('vecadd')}" in run.stdout and " built " in run.stdout
+    assert address("vecadd") in run.stdout and " built " in run.stdout
     assert run.stdout.count(" failed ") == 7
     assert "Traceback" not in run.output
 
@@ -96,7 +96,7 @@ def test_the_logs_are_written(checkout: Checkout, run: Run) -> None:
     ("directory", "stage", "words"),
     [
         ("failing", "compile", ("module.c", "log")),
-        ("greedy", "compile", ("memory_per_job_gb", "2")),
+        ("greedy", "compile", ("memory_per_job_gb", "2 GB each")),
         ("nogpucode", "inspect", ("device code", "sm_90", "FORCE_CUDA")),
         ("purewheel", "inspect", ("py3-none-any",)),
         ("unapplicable", "patch", ("0001-test.patch", "setup.py")),
