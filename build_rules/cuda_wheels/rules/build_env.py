@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
-from pants.engine.fs import Digest, PathGlobs
+from pants.engine.fs import Digest, DigestContents, PathGlobs
 from pants.engine.rules import Get, collect_rules, rule
 
 from cuda_wheels.tables.rows import Row
@@ -23,12 +24,16 @@ class BuildEnvLock:
 
     path: str
     digest: Digest
+    sha256: str
 
 
 @rule
 async def find_build_env_lock(request: BuildEnvLockRequest) -> BuildEnvLock:
     path = request.row.lock_path
-    return BuildEnvLock(path, await Get(Digest, PathGlobs([path])))
+    digest = await Get(Digest, PathGlobs([path]))
+    contents = await Get(DigestContents, Digest, digest)
+    content = contents[0].content if contents else b""
+    return BuildEnvLock(path, digest, hashlib.sha256(content).hexdigest())
 
 
 def rules():

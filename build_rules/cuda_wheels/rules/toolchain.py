@@ -24,8 +24,9 @@ from cuda_wheels.tables.torch import toolkit_version
 
 PROXIES = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY")
 
-# A build environment with torch takes 5 GB; the rest is for what is unpacked and compiled.
-NEEDED_DISK_GB = 10.0
+# torch 2.11.0 with CUDA 13.0's compiler took 4.8 GB unpacked; its downloads stay in uv's cache.
+ENVIRONMENT_GB = 8.0
+OBJECTS_GB = 2.0
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class Surroundings:
     """What the probe found that changes between two runs and must not reach a cache key."""
 
     disk_free_gb: float
+    environments: tuple[str, ...]
     gpus: tuple[str, ...]
 
 
@@ -112,7 +114,9 @@ def parse_probe(facts: Mapping[str, Any], cuda_home: str | None) -> ProbeResult:
             ),
         ),
         surroundings=Surroundings(
-            disk_free_gb=float(facts["disk_free_gb"]), gpus=tuple(facts["gpus"])
+            disk_free_gb=float(facts["disk_free_gb"]),
+            environments=tuple(facts["environments"]),
+            gpus=tuple(facts["gpus"]),
         ),
     )
 
@@ -170,14 +174,20 @@ def host_problems(host: Host, row: Row) -> tuple[str, ...]:
     )
 
 
-def disk_problems(surroundings: Surroundings) -> tuple[str, ...]:
-    """A sentence if there is too little space for a build, with the options that move it."""
-    if surroundings.disk_free_gb >= NEEDED_DISK_GB:
+def disk_problems(surroundings: Surroundings, lock_sha256: str) -> tuple[str, ...]:
+    """Whether there is room for what a row still needs: its objects, and its build environment.
+
+    `lock_sha256` is the digest of its lock, which the name of a build environment begins with.
+    """
+    there = any(lock_sha256.startswith(name.split("-")[0]) for name in surroundings.environments)
+    needed = OBJECTS_GB if there else OBJECTS_GB + ENVIRONMENT_GB
+    if surroundings.disk_free_gb >= needed:
         return ()
+    what = "The objects of a package" if there else "A build environment and a package's objects"
     return (
-        f"The disk of Pants' named caches has {surroundings.disk_free_gb:.1f} GB free; a build "
-        f"environment and its objects need {NEEDED_DISK_GB:.0f} GB. Free some, or move the caches "
-        "with `[GLOBAL].named_caches_dir` and `[GLOBAL].local_store_dir`.",
+        f"The disk of Pants' named caches has {surroundings.disk_free_gb:.1f} GB free. {what} "
+        f"need {needed:.0f} GB. Free some, or move the caches with `[GLOBAL].named_caches_dir` and "
+        "`[GLOBAL].local_store_dir`.",
     )
 
 

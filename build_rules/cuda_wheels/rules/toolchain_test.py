@@ -67,10 +67,25 @@ def test_a_compiler_that_is_not_on_the_index_is_reported() -> None:
     assert "12.8" in problem and "cuda_home" in problem
 
 
-def test_little_disk_space_is_reported_with_the_options_that_move_the_caches() -> None:
-    (problem,) = disk_problems(Surroundings(disk_free_gb=2.5, gpus=()))
-    assert "2.5 GB" in problem and "named_caches_dir" in problem
-    assert disk_problems(Surroundings(disk_free_gb=50.0, gpus=())) == ()
+@pytest.mark.parametrize(
+    ("free", "environments", "problem"),
+    [
+        (50.0, (), None),
+        (9.0, (), "A build environment and a package's objects need 10 GB"),
+        (9.0, ("1234567890abcdef-cp312-1217066f",), "objects need 10 GB"),
+        (9.0, ("0123456789abcdef-cp312-1217066f",), None),
+        (1.5, ("0123456789abcdef-cp312-1217066f",), "objects of a package need 2 GB"),
+    ],
+)
+def test_disk_space_for_what_is_still_needed(
+    free: float, environments: tuple[str, ...], problem: str | None
+) -> None:
+    surroundings = Surroundings(disk_free_gb=free, environments=environments, gpus=())
+    problems = disk_problems(surroundings, "0123456789abcdef" * 4)
+    assert len(problems) == (1 if problem else 0)
+    for found in problems:
+        assert problem and problem in found
+        assert f"{free:.1f} GB" in found and "named_caches_dir" in found
 
 
 @pytest.mark.parametrize(
@@ -97,6 +112,7 @@ def _probe_document(**changes: object) -> dict:
         "gxx": compiler,
         "git": {"path": "/usr/bin/git", "version": "2.39.5"},
         "disk_free_gb": 80.0,
+        "environments": [],
         "cuda_home": None,
         "gpus": [],
         **changes,

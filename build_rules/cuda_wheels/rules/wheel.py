@@ -130,7 +130,7 @@ async def build_wheel(request: CudaWheelRequest, platform: Platform) -> Fallible
         *_lock_problems(lock, request.address, checked.problems),
         *wrong_platform,
         *(() if wrong_platform else host_problems(host, spec.row)),
-        *disk_problems(surroundings),
+        *disk_problems(surroundings, lock.sha256),
     )
     if problems:
         message = "\n".join(f"* {problem}" for problem in problems)

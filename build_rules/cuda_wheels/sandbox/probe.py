@@ -191,6 +191,14 @@ def glibc_version() -> str | None:
     return version if name == "glibc" else None
 
 
+def environments(cache: Path) -> list[str]:
+    """The names of the build environments that are there; each begins with its lock's digest."""
+    try:
+        return sorted(name for name in os.listdir(cache / "envs") if not name.startswith("."))
+    except OSError:
+        return []
+
+
 def free_disk_gb(directory: Path) -> float:
     """Free space for this user where the cache lies, in 10^9 bytes."""
     for place in (directory, *directory.absolute().parents):
@@ -214,6 +222,7 @@ def facts(request: Mapping[str, Any]) -> Facts:
         "gxx": compiler_facts(compilers.get("gxx") or "g++", GXX_PARTS, hashes),
         "git": git_facts(),
         "disk_free_gb": free_disk_gb(cache),
+        "environments": environments(cache),
         "cuda_home": cuda_facts(request.get("cuda_home"), hashes),
         "gpus": gpu_facts(),
     }

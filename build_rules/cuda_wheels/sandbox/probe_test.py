@@ -172,3 +172,10 @@ def test_free_disk_of_a_cache_that_is_not_there_yet(tmp_path: Path) -> None:
     assert probe.free_disk_gb(tmp_path / "a/b/c") == pytest.approx(
         probe.free_disk_gb(tmp_path), abs=1.0
     )
+
+
+def test_the_finished_build_environments_are_named(tmp_path: Path) -> None:
+    assert probe.environments(tmp_path) == []
+    for name in ("0123456789abcdef-cp312-1217066f", ".0123456789abcdef-cp312-1217066f.half"):
+        (tmp_path / "envs" / name).mkdir(parents=True)
+    assert probe.environments(tmp_path) == ["0123456789abcdef-cp312-1217066f"]
