@@ -1,7 +1,8 @@
-"""Packages with a fault each, built together: every one is reported, and the good one is written."""
+"""Packages with a fault each, built together, and what else users see: no fault is a traceback."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -136,3 +137,46 @@ def test_package_fails_without_a_traceback(checkout: Checkout) -> None:
     assert run.returncode == 1
     assert "py3-none-any" in run.output
     assert "Traceback" not in run.output
+
+
+def test_any_wheel_can_be_inspected(checkout: Checkout, run: Run, tmp_path: Path) -> None:
+    (wheel,) = checkout.wheels()
+    elsewhere = tmp_path / wheel.name
+    elsewhere.write_bytes(wheel.read_bytes())
+    text = checkout.pants("cuda-inspect", "--", str(elsewhere))
+    assert text.returncode == 0, text.output
+    assert "sm_90" in text.stdout and "manylinux_2_28_x86_64" in text.stdout
+    (facts,) = json.loads(
+        checkout.pants("cuda-inspect", "--format=json", "--", str(elsewhere)).stdout
+    )
+    assert facts["name"] == "vecadd" and facts["contradictions"] == []
+
+
+def test_a_wheel_of_another_name_or_no_wheel_is_said_to_be_one(
+    checkout: Checkout, run: Run, tmp_path: Path
+) -> None:
+    (wheel,) = checkout.wheels()
+    renamed = tmp_path / wheel.name.replace("x86_64", "aarch64")
+    renamed.write_bytes(wheel.read_bytes())
+    broken = tmp_path / "broken-1.0-py3-none-any.whl"
+    broken.write_text("no archive")
+    both = checkout.pants("cuda-inspect", "--", str(renamed), str(broken))
+    assert both.returncode == 1
+    assert "aarch64" in both.stdout and "x86_64" in both.stdout
+    assert broken.name in both.output and "Traceback" not in both.output
+
+
+def test_a_lock_is_written_anew(checkout: Checkout) -> None:
+    lock = checkout.root / f"3rdparty/torch/{TARGET}-cp312.txt"
+    lock.write_text("# to be replaced\n")
+    run = checkout.pants("cuda-lock", address("vecadd"))
+    assert run.returncode == 0, run.output
+    content = lock.read_text()
+    assert "torch==2.11.0 " in content and "--hash=sha256:" in content
+    assert "://" not in content
+
+
+def test_a_goal_without_a_wheel_says_what_it_wants(checkout: Checkout) -> None:
+    run = checkout.pants("cuda-build", "3rdparty/python::")
+    assert run.returncode == 1
+    assert "cuda_wheel" in run.output and "./pants list packages::" in run.output

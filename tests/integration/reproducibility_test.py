@@ -47,7 +47,7 @@ def test_equal_bytes_at_two_paths(tmp_path: Path) -> None:
             address("vecadd"),
         )
         assert run.returncode == 0, "\n" + run.output
-        assert any(name.startswith("Compile vecadd") for name in run.processes)
+        assert any(name.startswith("Compile ") for name in run.processes)
         assert run.counters["local_cache_requests_cached"] == 0
         (wheel,) = checkout.wheels()
         digests.append(hashlib.sha256(wheel.read_bytes()).hexdigest())

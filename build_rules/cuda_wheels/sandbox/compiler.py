@@ -39,7 +39,6 @@ class Config:
     jobs: int
     keep: str
     link_objects: tuple[str, ...] = ()
-    extra_flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def plan(config: Config, name: str, arguments: list[str], directory: str) -> Cal
     real = config.gxx if name in ("g++", "c++") else config.gcc
     if _COMPILES.intersection(arguments):
         launcher = [config.ccache] if config.ccache else []
-        return Call([*launcher, real, *config.extra_flags, *arguments], slot=True)
+        return Call([*launcher, real, *arguments], slot=True)
     if "-shared" in arguments:
         return Call([real, *arguments, *config.link_objects], slot=False)
     return Call([real, *arguments], slot=False)
@@ -138,8 +137,7 @@ def main() -> int:
     """Read the configuration and run the real compiler."""
     with open(sys.argv[1], encoding="utf-8") as handle:
         data = json.load(handle)
-    for name in ("link_objects", "extra_flags"):
-        data[name] = tuple(data.get(name, ()))
+    data["link_objects"] = tuple(data.get("link_objects", ()))
     config = Config(**data)
     return execute(config, plan(config, sys.argv[2], sys.argv[3:], os.getcwd()))
 

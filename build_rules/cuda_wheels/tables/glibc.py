@@ -121,10 +121,6 @@ def shims_for(platform: str) -> tuple[str, ...]:
     return tuple(shim.symbol for shim in SHIMS if exceeds(shim.version, policy))
 
 
-def find_shim(symbol: str) -> Shim | None:
-    return next((shim for shim in SHIMS if shim.symbol == symbol), None)
-
-
 def exceeds(version: str, policy: Policy) -> bool:
     """Whether a symbol version such as `GLIBC_2.32` is newer than `policy` allows.
 
