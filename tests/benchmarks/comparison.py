@@ -39,11 +39,8 @@ def scratch_checkout() -> Iterator[Checkout]:
             "PANTS_NAMED_CACHES_DIR": str(folder / "named"),
             "PANTS_LOCAL_STORE_DIR": str(folder / "store"),
         }
-        checkout = Checkout(folder / "checkout", caches)
-        try:
+        with Checkout(folder / "checkout", caches) as checkout:
             yield checkout
-        finally:
-            checkout.stop_pantsd()
 
 
 def named_cache(checkout: Checkout) -> Path:

@@ -68,8 +68,7 @@ def touch(checkout: Checkout, package: str) -> None:
 
 def main(packages: tuple[str, ...]) -> None:
     with tempfile.TemporaryDirectory(prefix="cuda-wheels-e2e-") as folder:
-        checkout = Checkout(Path(folder) / "checkout")
-        try:
+        with Checkout(Path(folder) / "checkout") as checkout:
             build(checkout, packages)
             OUT.mkdir(parents=True, exist_ok=True)
             for file in (*checkout.wheels(), *checkout.dist.glob("*.facts.json")):
@@ -87,8 +86,6 @@ def main(packages: tuple[str, ...]) -> None:
                 expect(
                     f"{package}'s patch", sorted(run.processes), sorted([EVERY_SESSION, *stages])
                 )
-        finally:
-            checkout.stop_pantsd()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,15 +18,19 @@ EVERY_SESSION = "Look at the toolchain"
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    checkout = Checkout(tmp_path_factory.mktemp("caching") / "checkout")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+    with Checkout(tmp_path_factory.mktemp("caching") / "checkout") as checkout:
+        _add_packages(checkout)
+        yield checkout
+
+
+def _add_packages(checkout: Checkout) -> None:
     for package in PACKAGES:
         directory = checkout.add_fixture(
             "vecadd", recipe("vecadd", more=f'output_path="{package}"')
         )
         directory.rename(directory.with_name(package))
         _patch(checkout, package)
-    return checkout
 
 
 def _patch(checkout: Checkout, package: str) -> None:

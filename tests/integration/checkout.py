@@ -50,7 +50,10 @@ class Run:
 
 
 class Checkout:
-    """A build root of its own; `environment` is added to that of each run."""
+    """A build root of its own; `environment` is added to that of each run.
+
+    As a context manager it ends its pantsd, which would live on for hours.
+    """
 
     def __init__(self, root: Path, environment: Mapping[str, str] | None = None) -> None:
         self.root = root
@@ -62,6 +65,12 @@ class Checkout:
                 shutil.copytree(source, root / name)
             else:
                 shutil.copy(source, root / name)
+
+    def __enter__(self) -> Checkout:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop_pantsd()
 
     def add_fixture(self, name: str, build_file: str) -> Path:
         """Copy a package of `tests/fixtures` into the build root, with a BUILD file."""

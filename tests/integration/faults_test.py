@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,9 +45,13 @@ def _variant(checkout: Checkout, name: str, patch: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    root = tmp_path_factory.mktemp("faults")
-    checkout = Checkout(root / "checkout")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+    with Checkout(tmp_path_factory.mktemp("faults") / "checkout") as checkout:
+        _add_packages(checkout)
+        yield checkout
+
+
+def _add_packages(checkout: Checkout) -> None:
     for name in FAULTY:
         checkout.add_fixture(name, recipe(name))
     _variant(checkout, "unapplicable", UNAPPLICABLE_PATCH)
@@ -57,7 +62,6 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     )
     wrong_hash.rename(wrong_hash.with_name("wrong_hash"))
     checkout.add_fixture("vecadd", recipe("vecadd"))
-    return checkout
 
 
 @pytest.fixture(scope="module")
