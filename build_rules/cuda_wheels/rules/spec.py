@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass
-from typing import Iterable
+from typing import Iterable, Mapping
 
 from pants.core.goals.package import PackageFieldSet
 from pants.engine.addresses import Address, Addresses, UnparsedAddressInputs
 from pants.engine.engine_aware import EngineAwareParameter
 from pants.engine.rules import Get, MultiGet, collect_rules, rule
-from pants.engine.target import Target, Targets
+from pants.engine.target import Target, Targets, WrappedTarget, WrappedTargetRequest
+from pants.util.frozendict import FrozenDict
 from pants.util.logging import LogLevel
 
 from cuda_wheels.rules.programs import PROGRAM_PYTHON
@@ -20,6 +23,7 @@ from cuda_wheels.rules.source import (
     SelectedPatchesRequest,
 )
 from cuda_wheels.rules.toolchain import Surroundings
+from cuda_wheels.sources import name_problem, version_problem
 from cuda_wheels.subsystem import CudaWheelsSubsystem
 from cuda_wheels.tables.accelerators import find_accelerator
 from cuda_wheels.tables.glibc import platform_problem, platform_tag
@@ -27,6 +31,7 @@ from cuda_wheels.tables.gpu_archs import (
     GPU_ARCH_RULES,
     AppliedArchs,
     apply_rule,
+    is_capability,
     parse_archs,
     rule_problem,
 )
@@ -54,6 +59,8 @@ from cuda_wheels.target_types import (
 # What a row without CUDA compiles for GPUs: nothing, and no variable says so.
 _HOST_ONLY = AppliedArchs(rule="cpu", env=(), cubins=(), ptx=(), dropped=())
 
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
 
 @dataclass(frozen=True)
 class CudaWheelFieldSet(PackageFieldSet):
@@ -78,6 +85,13 @@ class CudaWheelFieldSet(PackageFieldSet):
     timeout: TimeoutField
     environment: CudaWheelEnvironmentField
     output_path: WheelOutputPathField
+
+
+def full_version(version: str, local: str | None) -> str:
+    """`version` with a further local part, as the repair step adds it."""
+    if not local:
+        return version
+    return f"{version}{'.' if '+' in version else '+'}{local}"
 
 
 @dataclass(frozen=True)
@@ -108,7 +122,7 @@ class WheelSpec:
     @property
     def full_version(self) -> str:
         """The version of the wheel, with the local part that names its row."""
-        return f"{self.version}+{self.local_version}" if self.local_version else self.version
+        return full_version(self.version, self.local_version)
 
     @property
     def description(self) -> str:
@@ -180,8 +194,13 @@ def narrow(
 
 
 def dropped_problems(applied: AppliedArchs) -> tuple[str, ...]:
-    """Why the package cannot keep what `cuda_arch` promises; empty if it can."""
-    if applied.skipped:
+    """Why the package cannot keep what `cuda_arch` promises; empty if it can.
+
+    What is no capability at all, or is missing, `row_problems` reports.
+    """
+    if not all(is_capability(arch) for arch, _ in applied.dropped):
+        return ()
+    if applied.skipped and applied.dropped:
         return (applied.skipped,)
     return tuple(
         f"`cuda_arch` promises {arch}, but nothing would be compiled for it: {reason}. Take it "
@@ -192,7 +211,7 @@ def dropped_problems(applied: AppliedArchs) -> tuple[str, ...]:
 
 def torch_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
     """A sentence if a package that links torch does not say which; `row_problems` says the rest."""
-    if field_set.links_torch.value and not field_set.torch.value:
+    if field_set.links_torch.value and field_set.torch.value is None:
         return (
             "`torch` is not set, but the package links torch. Set it, for instance "
             '`torch="2.11.0"`, or `links_torch=False` if the package does not.',
@@ -240,6 +259,59 @@ def build_requires_problems(row: Row, targets: Iterable[Target]) -> tuple[str, .
     return tuple(problems)
 
 
+def cycle_problems(
+    start: Address, requires: Mapping[Address, tuple[Address, ...]]
+) -> tuple[str, ...]:
+    """A sentence if `build_requires` leads from a wheel back to it.
+
+    `requires` has what each wheel requires, for every one that `start` leads to.
+    """
+    ways = [(start,)]
+    seen = {start}
+    for way in ways:
+        for address in requires.get(way[-1], ()):
+            if address == start:
+                text = " -> ".join(str(step) for step in (*way, start))
+                return (
+                    f"`build_requires` leads back to this wheel: {text}. None of them can be "
+                    "built first. Take one of these steps out.",
+                )
+            if address not in seen:
+                seen.add(address)
+                ways.append((*way, address))
+    return ()
+
+
+def identity_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
+    """A sentence for a name or version that no wheel can have: nothing is compiled to find out."""
+    problems = (
+        name_problem("`package`", field_set.package.value),
+        version_problem("`version`", field_set.version.value),
+    )
+    return tuple(problem for problem in problems if problem)
+
+
+def env_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
+    """A sentence for each variable of `env` that a process cannot have."""
+    return tuple(
+        f"`env` sets {name!r} to {value!r}. A variable's name is of letters, digits and `_`, and "
+        "no value holds a NUL. Correct it."
+        for name, value in sorted((field_set.env.value or {}).items())
+        if not _VARIABLE.fullmatch(name) or "\0" in value
+    )
+
+
+def output_path_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
+    """A sentence if the wheel would be written outside of `--distdir`."""
+    path = field_set.output_path.value or ""
+    if not os.path.isabs(path) and ".." not in path.split("/"):
+        return ()
+    return (
+        f"`output_path` is {path!r}, which leads out of `--distdir`. Name a directory below it, or "
+        "change `[GLOBAL].pants_distdir`.",
+    )
+
+
 def number_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
     """A sentence for each number that must be positive and is not."""
     return tuple(
@@ -247,6 +319,47 @@ def number_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
         for field in (field_set.memory_per_job_gb, field_set.timeout)
         if field.value is None or field.value <= 0
     )
+
+
+@dataclass(frozen=True)
+class RequiresRequest:
+    """A `cuda_wheel` target whose `build_requires` are to be followed as far as they lead."""
+
+    address: Address
+
+
+@dataclass(frozen=True)
+class Requires:
+    """What each wheel that a target leads to requires."""
+
+    by_wheel: FrozenDict[Address, tuple[Address, ...]]
+
+
+@rule
+async def follow_build_requires(request: RequiresRequest) -> Requires:
+    found: dict[Address, tuple[Address, ...]] = {}
+    waiting = (request.address,)
+    while waiting:
+        wrapped = await MultiGet(
+            Get(
+                WrappedTarget,
+                WrappedTargetRequest(address, description_of_origin="`build_requires`"),
+            )
+            for address in waiting
+        )
+        required = await MultiGet(
+            Get(
+                Addresses,
+                UnparsedAddressInputs,
+                one.target.get(BuildRequiresField).to_unparsed_address_inputs(),
+            )
+            for one in wrapped
+        )
+        found.update((address, tuple(some)) for address, some in zip(waiting, required))
+        waiting = tuple(
+            dict.fromkeys(address for some in required for address in some if address not in found)
+        )
+    return Requires(FrozenDict(found))
 
 
 @rule(desc="Check a CUDA wheel target", level=LogLevel.DEBUG)
@@ -298,15 +411,20 @@ async def check_spec(
         output_path=fields.output_path.value or "",
     )
     policy = platform_problem(options.platform_policy)
+    requires = await Get(Requires, RequiresRequest(request.address))
     return CheckedSpec(
         spec,
         (
+            *identity_problems(fields),
             *row_problems(row),
             *torch_problems(fields),
             *python_problems(row),
             *number_problems(fields),
             *gpu_arch_rule_problems(fields),
+            *env_problems(fields),
+            *output_path_problems(fields),
             *build_requires_problems(row, build_requires),
+            *cycle_problems(request.address, requires.by_wheel),
             *narrow_problems,
             *rule_problems,
             *((policy,) if policy else ()),

@@ -5,8 +5,19 @@ from typing import Any
 import pytest
 from pants.engine.addresses import Address
 
-from cuda_wheels.rules.spec import build_requires_problems, narrow
+from cuda_wheels.rules.spec import (
+    CudaWheelFieldSet,
+    build_requires_problems,
+    cycle_problems,
+    dropped_problems,
+    env_problems,
+    full_version,
+    identity_problems,
+    narrow,
+    output_path_problems,
+)
 from cuda_wheels.sources import FilesSource
+from cuda_wheels.tables.gpu_archs import FLASH_ATTN, TORCH, apply_rule
 from cuda_wheels.tables.rows import Row
 from cuda_wheels.target_types import CudaSourceTarget, CudaWheelTarget
 
@@ -88,3 +99,89 @@ def test_what_is_required_must_be_a_wheel() -> None:
     problems = build_requires_problems(ROW, [source, wheel(accel="cu128")])
     assert len(problems) == 2
     assert "packages/cumm:src" in problems[0] and "`cuda_source`" in problems[0]
+
+
+A, B, C = (Address("packages/x", target_name=name) for name in "abc")
+
+
+@pytest.mark.parametrize(
+    ("requires", "way"),
+    [
+        ({A: (A,)}, "packages/x:a -> packages/x:a"),
+        ({A: (B,), B: (C,), C: (A,)}, "packages/x:a -> packages/x:b -> packages/x:c"),
+        # The wheel leads into a circle, and is not on it: those that are report it.
+        ({A: (B,), B: (C,), C: (B,)}, None),
+        ({A: (B, C), B: (C,)}, None),
+        ({}, None),
+    ],
+)
+def test_a_wheel_cannot_require_itself(
+    requires: dict[Address, tuple[Address, ...]], way: str | None
+) -> None:
+    problems = cycle_problems(A, requires)
+    assert len(problems) == (1 if way else 0)
+    assert not way or way in problems[0]
+
+
+def field_set(**fields: Any) -> CudaWheelFieldSet:
+    return CudaWheelFieldSet.create(wheel(**fields))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("package", name) for name in ("", "my package", "../x", "nögpu", "-x")),
+        *(("version", version) for version in ("", "one", "1.0/2", "1.0+a+b")),
+    ],
+)
+def test_a_name_or_version_that_no_wheel_can_have(field: str, value: str) -> None:
+    (problem,) = identity_problems(field_set(**{field: value}))
+    assert f"`{field}`" in problem and repr(value) in problem
+
+
+def test_a_wrong_name_and_a_wrong_version_come_together() -> None:
+    assert len(identity_problems(field_set(package="a b", version="x"))) == 2
+    assert identity_problems(field_set(package="flash_attn", version="2.8.3.post2")) == ()
+
+
+def test_variables_that_no_process_can_have() -> None:
+    env = {"A B": "1", "": "1", "C=D": "1", "NUL": "a\0b", "FINE_1": "any = thing\n"}
+    problems = env_problems(field_set(env=env))
+    assert len(problems) == 4
+    assert not any("FINE_1" in problem for problem in problems)
+
+
+@pytest.mark.parametrize("archs", [("sm_90", "9.0"), ("nine",), ()])
+def test_what_is_no_capability_is_left_to_the_check_of_the_row(archs: tuple[str, ...]) -> None:
+    assert dropped_problems(apply_rule(TORCH, archs)) == ()
+
+
+def test_what_the_package_does_not_compile_for_is_named() -> None:
+    (problem,) = dropped_problems(apply_rule(FLASH_ATTN, ("7.5", "9.0")))
+    assert "7.5" in problem
+
+
+@pytest.mark.parametrize("path", ["/tmp", "..", "a/../../b"])
+def test_a_wheel_is_written_below_the_distdir(path: str) -> None:
+    (problem,) = output_path_problems(field_set(output_path=path))
+    assert repr(path) in problem and "--distdir" in problem
+
+
+@pytest.mark.parametrize("path", [None, "", "wheels/a..b"])
+def test_a_directory_below_the_distdir_is_fine(path: str | None) -> None:
+    assert output_path_problems(field_set(output_path=path)) == ()
+
+
+@pytest.mark.parametrize(
+    ("version", "local", "expected"),
+    [
+        ("1.0", "cu130.torch2.11.0", "1.0+cu130.torch2.11.0"),
+        # A package that adds a local part of its own keeps it.
+        ("1.0+git1a2b3c4", "cu130", "1.0+git1a2b3c4.cu130"),
+        ("1.0+git1a2b3c4", None, "1.0+git1a2b3c4"),
+        ("1.0", None, "1.0"),
+    ],
+)
+def test_the_version_of_the_wheel(version: str, local: str | None, expected: str) -> None:
+    assert full_version(version, local) == expected
+    assert identity_problems(field_set(version=version)) == ()
