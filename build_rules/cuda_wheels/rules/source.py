@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Mapping
 
@@ -86,6 +87,11 @@ def _relative(address: Address, path: str) -> str:
     return os.path.relpath(path, address.spec_path or ".")
 
 
+def literal_glob(path: str) -> str:
+    """A glob that matches the one file `path`, whose name may hold the letters of a pattern."""
+    return re.sub(r"[*?\[\]]", r"[\g<0>]", path)
+
+
 def missing_files(address: Address, globs: tuple[str, ...], files: tuple[str, ...]) -> list[str]:
     """A sentence for each file that `sources` names without a wildcard and that is not there."""
     present = {_relative(address, path) for path in files}
@@ -103,7 +109,10 @@ def read_patches(contents: Mapping[str, bytes]) -> tuple[tuple[Patch, ...], tupl
     for path, content in sorted(contents.items()):
         try:
             patches.append(
-                Patch(path, parse_header(os.path.basename(path), content.decode(errors="replace")))
+                Patch(
+                    path,
+                    parse_header(os.path.basename(path), content.decode("utf-8-sig", "replace")),
+                )
             )
         except ValueError as error:
             problems.append(str(error))
@@ -125,7 +134,8 @@ async def read_package_source(request: PackageSourceRequest) -> PackageSource:
     files = hydrated.snapshot.files
     patch_paths = [path for path in files if _relative(address, path).startswith("patches/")]
     contents = await Get(
-        DigestContents, DigestSubset(hydrated.snapshot.digest, PathGlobs(patch_paths))
+        DigestContents,
+        DigestSubset(hydrated.snapshot.digest, PathGlobs(map(literal_glob, patch_paths))),
     )
     patches, header_problems = read_patches({file.path: file.content for file in contents})
     return PackageSource(
@@ -138,13 +148,15 @@ async def read_package_source(request: PackageSourceRequest) -> PackageSource:
             *origin.problems(),
             *missing_files(address, sources.value or (), files),
             *header_problems,
-            *_root_problems(address, origin, files),
+            *root_problems(address, origin, files),
         ),
     )
 
 
-def _root_problems(address: Address, origin: Source, files: tuple[str, ...]) -> tuple[str, ...]:
-    if not isinstance(origin, FilesSource):
+def root_problems(address: Address, origin: Source, files: tuple[str, ...]) -> tuple[str, ...]:
+    """A sentence if no file of the target lies below the root of its `files_source`."""
+    # Without a root that is text `origin.problems` says all there is to say.
+    if not isinstance(origin, FilesSource) or origin.problems():
         return ()
     root = _root(address, origin)
     if any(path.startswith(f"{root}/") for path in files):
@@ -317,7 +329,12 @@ async def patch_source(request: PatchedTreeRequest) -> Tree:
             Digest,
             DigestSubset(
                 source.files,
-                PathGlobs([*(patch.path for patch in request.patches), *source.overlay]),
+                PathGlobs(
+                    [
+                        *(literal_glob(patch.path) for patch in request.patches),
+                        *map(literal_glob, source.overlay),
+                    ]
+                ),
             ),
         ),
     )

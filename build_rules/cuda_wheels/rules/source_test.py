@@ -1,9 +1,18 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pants.engine.addresses import Address
 
-from cuda_wheels.rules.source import fetch_document, mirrored, missing_files, read_patches
+from cuda_wheels.rules.source import (
+    fetch_document,
+    literal_glob,
+    mirrored,
+    missing_files,
+    read_patches,
+    root_problems,
+)
 from cuda_wheels.sources import ArchiveSource, FilesSource, SdistSource
 
 ADDRESS = Address("packages/thing", target_name="src")
@@ -82,3 +91,27 @@ def test_every_faulty_patch_header_is_reported() -> None:
     assert len(problems) == 2
     assert "0001-a.patch" in problems[0] and "Reason" in problems[0]
     assert "0002-b.patch" in problems[1] and ">=thirteen" in problems[1]
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_the_header() -> None:
+    patches, problems = read_patches({"p/0001-a.patch": b"\xef\xbb\xbfReason: because\n--- a/x\n"})
+    assert problems == () and patches[0].header.reason == "because"
+
+
+def test_the_name_of_a_patch_is_no_pattern() -> None:
+    assert literal_glob("p/0001-a_b c.patch") == "p/0001-a_b c.patch"
+    assert literal_glob("p/0001-[a]?*.patch") == "p/0001-[[]a[]][?][*].patch"
+
+
+@pytest.mark.parametrize("root", [None, 3, ""])
+def test_a_root_that_is_no_text_is_reported_once(root: Any) -> None:
+    source = FilesSource(root)
+    assert len(source.problems()) == 1
+    assert root_problems(ADDRESS, source, ("packages/thing/setup.py",)) == ()
+
+
+def test_a_root_without_files() -> None:
+    files = ("packages/thing/setup.py",)
+    (problem,) = root_problems(ADDRESS, FilesSource("csrc"), files)
+    assert '"csrc/**/*"' in problem
+    assert root_problems(ADDRESS, FilesSource("."), files) == ()
