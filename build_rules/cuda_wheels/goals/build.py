@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections import defaultdict
+from dataclasses import replace
+
 from pants.core.goals.package import PackageFieldSet
 from pants.core.util_rules.distdir import DistDir
 from pants.engine.console import Console
@@ -22,6 +26,7 @@ from pants.engine.unions import UnionMembership
 from pants.util.strutil import help_text
 
 from cuda_wheels.goals.selection import selected_wheels
+from cuda_wheels.rules.stage import StageFailure
 from cuda_wheels.rules.wheel import CudaWheelInEnvironmentRequest, FallibleCudaWheel, WheelFiles
 
 LOGS = "logs"
@@ -67,13 +72,41 @@ def table(wheels: tuple[FallibleCudaWheel, ...]) -> str:
     )
 
 
+def refuse_clashes(wheels: tuple[FallibleCudaWheel, ...]) -> tuple[FallibleCudaWheel, ...]:
+    """The same wheels, but failed where several differ and would be written to one file.
+
+    None of those is written: which of them the file then held would be left to chance.
+    """
+    by_file: defaultdict[str, list[FallibleCudaWheel]] = defaultdict(list)
+    for wheel in wheels:
+        if not wheel.failure:
+            by_file[os.path.join(wheel.output_path, wheel.name)].append(wheel)
+
+    def checked(wheel: FallibleCudaWheel) -> FallibleCudaWheel:
+        file = os.path.join(wheel.output_path, wheel.name)
+        same = by_file[file] if not wheel.failure else []
+        if len({(one.wheel, one.facts) for one in same}) <= 1:
+            return wheel
+        others = ", ".join(str(one.address) for one in same if one.address != wheel.address)
+        message = (
+            f"{file} would be written for {others} too, with other content. None was written. "
+            "Leave `[cuda-wheels].local_version` on, which names the row in the version, or give "
+            "the targets different `output_path`s."
+        )
+        return replace(wheel, failure=StageFailure("write", message))
+
+    return tuple(checked(wheel) for wheel in wheels)
+
+
 @goal_rule
 async def cuda_build(
     console: Console, workspace: Workspace, dist_dir: DistDir, targets: FilteredTargets
 ) -> CudaBuild:
-    wheels = await MultiGet(
-        Get(FallibleCudaWheel, CudaWheelInEnvironmentRequest(field_set))
-        for field_set in selected_wheels("cuda-build", targets)
+    wheels = refuse_clashes(
+        await MultiGet(
+            Get(FallibleCudaWheel, CudaWheelInEnvironmentRequest(field_set))
+            for field_set in selected_wheels("cuda-build", targets)
+        )
     )
     built = [wheel for wheel in wheels if not wheel.failure]
     files = await MultiGet(Get(Digest, WheelFiles(wheel)) for wheel in built)
