@@ -59,6 +59,21 @@ def host_of(address: str) -> str:
     return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
 
 
+def address_problem(url: str) -> str | None:
+    """Why nothing can be fetched from an address; None if it can be tried."""
+    shown = environment.hide_credentials(url)
+    try:
+        parts = urlsplit(url)
+        has_host = bool(parts.hostname) and parts.port != 0
+    except ValueError as error:
+        return f"{shown} is no address: {error}."
+    if parts.scheme not in ("http", "https", "file"):
+        return f"{shown} is no address of an archive (http, https or file)."
+    if parts.scheme != "file" and not has_host:
+        return f"{shown} is no address: it names no host."
+    return None
+
+
 def _raise_on_server_error(response: Any) -> None:
     """Turn a 5xx answer into an error that is tried again; unearth would take it for "no files"."""
     if response.status_code >= 500:
@@ -225,13 +240,20 @@ def fetch_archive(settings: environment.Settings, url: str, sha256: str, folder:
     """Download the archive at `url` and verify it."""
     from unearth import Link
 
+    problem = address_problem(url)
+    if problem:
+        raise program.ProgramError(problem)
     link = Link(url)
     shown = environment.hide_credentials(url)
-    if link.is_vcs or link.parsed.scheme not in ("http", "https", "file"):
-        raise program.ProgramError(f"{shown} is no address of an archive (http, https or file).")
     if link.is_file and not link.file_path.is_file():
         raise program.ProgramError(f"The archive {shown} does not exist.")
-    path = _download(_finder(settings, None, ()), link, folder)
+    try:
+        path = _download(_finder(settings, None, ()), link, folder)
+    except program.ProgramError as error:
+        raise program.ProgramError(
+            f"{error}\nIf {host_of(url)} cannot be reached from here, name a mirror in "
+            "[cuda-wheels].source_mirrors; [GLOBAL].ca_certs_path names the certificates."
+        ) from error
     found = sha256_of(path)
     if found != sha256:
         raise program.ProgramError(

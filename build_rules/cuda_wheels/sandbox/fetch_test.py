@@ -206,3 +206,12 @@ def test_missing_local_archive(tmp_path: Path) -> None:
 
 def test_address_of_no_archive() -> None:
     assert "no address of an archive" in archive_failure("git+https://example.org/x", "0" * 64)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://[::1/x.zip", "http://127.0.0.1:99999/x.zip", "http://", "https:///x.zip", "x.zip"],
+)
+def test_what_is_no_address(url: str) -> None:
+    with pytest.raises(ProgramError, match="is no address"):
+        run({}, kind="archive", url=url, sha256="0" * 64)

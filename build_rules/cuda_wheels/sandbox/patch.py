@@ -64,19 +64,27 @@ def _stripped_name(name: str) -> str:
 
 
 def copy_overlay(overlay: Path, tree: Path) -> list[str]:
-    """Add the files below `overlay` to `tree`; the names that are already there are returned."""
+    """Add the files below `overlay` to `tree`; names that are there or below a file are returned."""
     clashes = []
     for path in sorted(overlay.rglob("*")):
         if path.is_dir() and not path.is_symlink():
             continue
         name = path.relative_to(overlay)
         target = tree / name
-        if target.is_symlink() or target.exists():
+        if target.is_symlink() or target.exists() or _below_no_directory(tree, name):
             clashes.append(str(name))
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, target, follow_symlinks=False)
     return clashes
+
+
+def _below_no_directory(tree: Path, name: Path) -> bool:
+    """Whether a file lies where `name` has a directory, or a link, which leads elsewhere."""
+    parents = [tree / parent for parent in name.parents if parent != Path(".")]
+    return any(
+        parent.is_symlink() or (parent.exists() and not parent.is_dir()) for parent in parents
+    )
 
 
 def git_environment(tree: Path, home: Path) -> dict[str, str]:
@@ -120,7 +128,13 @@ def apply(tree: Path, patch: Path, home: Path) -> str | None:
 def failure(name: str, patch_text: str, git_words: str) -> str:
     """What to tell about a patch that does not apply: which hunk of which file, and git's words."""
     lines = [f"Patch {name} does not apply."]
+    if "\r\n" in patch_text:
+        lines.append(
+            "  It has line ends of Windows (CRLF), which the lines of the source must too."
+        )
     known = hunks(patch_text)
+    if not known and "No valid patches" in git_words:
+        lines.append("  It changes nothing: no `diff` is below its header.")
     for file, line in re.findall(r"^error: patch failed: (.+):(\d+)$", git_words, re.MULTILINE):
         for hunk in known:
             if hunk.file == file and hunk.old_start == int(line):
@@ -140,7 +154,7 @@ def apply_all(tree: Path, patches: Sequence[Mapping[str, str]], home: Path) -> l
             continue
         git_words = apply(tree, path, home)
         if git_words is not None:
-            text = path.read_text(encoding="utf-8", errors="replace")
+            text = path.read_bytes().decode(errors="replace")
             problems.append(failure(patch["name"], text, git_words))
     return problems
 

@@ -174,6 +174,21 @@ def test_overlay_never_replaces_a_file_of_the_source() -> None:
     assert "would replace files of the source: setup.py" in message
 
 
+@pytest.mark.parametrize("parent", ["file", "link"])
+def test_overlay_goes_below_no_file_and_no_link(parent: str) -> None:
+    Path("source/file").write_text("x")
+    Path("outside").mkdir()
+    Path("source/link").symlink_to(Path("outside").resolve())
+    Path(f"overlay/{parent}").mkdir(parents=True)
+    Path(f"overlay/{parent}/new.h").write_text("x")
+    assert f"{parent}/new.h" in failure({}, "overlay")
+    assert list(Path("outside").iterdir()) == []
+
+
+def test_a_patch_that_changes_nothing() -> None:
+    assert "no `diff` is below its header" in failure({"1.patch": HEADER})
+
+
 def test_without_git(monkeypatch: pytest.MonkeyPatch) -> None:
     text = diff("setup.py", SETUP, SETUP.replace("line 5\n", "five\n"))
     monkeypatch.setenv("PATH", "")

@@ -6,16 +6,33 @@ not what its recipe means.
 
 from __future__ import annotations
 
+import errno
+import lzma
 import os
 import shutil
 import stat
+import struct
 import tarfile
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from cuda_wheels.sandbox import program
+
+# What the readers of the standard library raise for damaged archives, beside an OSError without a
+# number (bzip2, gzip) or for a position that no file has.
+DAMAGES = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    RuntimeError,
+    ValueError,
+)
 
 
 def unpack(archive: Path, out: Path) -> None:
@@ -56,12 +73,31 @@ def _extract(archive: Path, tree: Path) -> None:
             _extract_zip(archive, tree)
         else:
             raise program.ProgramError(
-                f"{archive.name} is neither a zip nor a tar archive (gzip, bzip2 and xz are read)."
+                f"{archive.name} is neither a zip nor a tar archive (gzip, bzip2 and xz are read).\n"
+                "Perhaps a web page was saved in its place: look into the file that was pinned."
             )
     except tarfile.FilterError as error:
         raise _unsafe(archive, [str(error)]) from error
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, RuntimeError, ValueError) as error:
-        raise program.ProgramError(f"{archive.name} is damaged: {error}") from error
+    except DAMAGES as error:
+        raise _damaged(archive, error) from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        if error.errno in (None, errno.EINVAL):
+            raise _damaged(archive, error) from error
+        # The cause is in the names: one is too long, or both a file and a directory.
+        name = os.path.relpath(error.filename, tree) if error.filename else "a member"
+        raise program.ProgramError(
+            f"{archive.name} cannot be unpacked: {name[:200]}: {error.strerror}.\n"
+            "Its names do not fit into a file system here. Check where the archive comes from."
+        ) from error
+
+
+def _damaged(archive: Path, error: Exception) -> program.ProgramError:
+    return program.ProgramError(
+        f"{archive.name} is damaged: {str(error) or type(error).__name__}.\n"
+        "Its sha256 is the declared one, so the pin is of a damaged file: pin a good one."
+    )
 
 
 def _extract_tar(archive: Path, tree: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,54 @@ def test_what_is_no_archive(tmp_path: Path, content: bytes, words: str) -> None:
     with pytest.raises(ProgramError, match=words):
         unpack(tmp_path / "archive", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(zip_bytes({"t/a": "", "t/a/b": ""}), id="a file that is a directory too"),
+        pytest.param(zip_bytes({f"t/{'x' * 300}": ""}), id="a name that is too long"),
+    ],
+)
+def test_names_that_no_file_can_have(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "archive").write_bytes(content)
+    with pytest.raises(ProgramError, match="archive cannot be unpacked: t/"):
+        unpack(tmp_path / "archive", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["archive"]
+
+
+@pytest.mark.parametrize("method", ["w:", "w:gz", "w:bz2", "w:xz"])
+def test_a_tar_archive_with_any_byte_changed(tmp_path: Path, method: str) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode=method) as tar:
+        member = tarfile.TarInfo("t/a")
+        member.pax_headers = {"comment": "a" * 200}
+        member.size = 300
+        tar.addfile(member, io.BytesIO(NOISE.encode()[:300]))
+    _damage_everywhere(packed.getvalue(), tmp_path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_zip_archive_with_any_byte_changed(tmp_path: Path, method: int) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", method) as archive:
+        archive.writestr("t/\u00e4", NOISE[:100])
+    _damage_everywhere(packed.getvalue(), tmp_path)
+
+
+def _damage_everywhere(content: bytes, tmp_path: Path) -> None:
+    """Whatever byte is wrong: the tree is there, or there is an error that a user can read."""
+    refused = 0
+    for position in range(0, len(content), max(1, len(content) // 60)):
+        damaged = bytearray(content)
+        damaged[position] ^= 0xFF
+        (tmp_path / "archive").write_bytes(damaged)
+        out = tmp_path / f"out{position}"
+        try:
+            unpack(tmp_path / "archive", out)
+        except ProgramError:
+            refused += 1
+            assert not out.exists()
+        else:
+            assert out.exists()
+    assert refused
