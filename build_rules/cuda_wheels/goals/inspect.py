@@ -79,9 +79,11 @@ async def cuda_inspect(console: Console, options: CudaInspectSubsystem) -> CudaI
     )
     exit_code = 0
     documents = []
-    for result in results:
+    for path, result in zip(paths, results):
         if result.exit_code:
-            console.print_stderr(result.stderr.decode(errors="replace").rstrip())
+            message = result.stderr.decode(errors="replace").rstrip()
+            console.print_stderr(f"{console.sigil_failed()} {path} was not inspected:")
+            console.print_stderr("\n".join(f"  {line}" for line in message.splitlines()))
             exit_code = 1
             continue
         facts = WheelFacts.from_json(json.loads(result.stdout))

@@ -46,6 +46,7 @@ def main(request: dict[str, Any]) -> None:
 
 def measure(wheel: Path, cuobjdump: Path) -> WheelFacts:
     """The facts of a wheel."""
+    wheel_archive.require_file(wheel)
     python_tag, abi_tag, platform_tags = file_name_tags(wheel.name)
     with tempfile.TemporaryDirectory(prefix="inspect-wheel-") as scratch:
         contents = wheel_archive.scan(wheel, Path(scratch))

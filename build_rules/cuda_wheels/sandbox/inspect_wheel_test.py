@@ -173,8 +173,43 @@ def test_what_is_no_wheel_is_an_error(tmp_path: Path, name: str, message: str) -
 
 
 def test_a_wheel_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ProgramError, match="There is no wheel"):
-        measure(tmp_path / "demo-1.2-py3-none-any.whl")
+    # A pattern that matched nothing comes as it was written: that it is no name is not the point.
+    for name in ("demo-1.2-py3-none-any.whl", "*.whl"):
+        with pytest.raises(ProgramError, match="There is no file"):
+            measure(tmp_path / name)
+
+
+def test_a_directory_is_no_wheel(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="is a directory"):
+        measure(tmp_path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_wheel_with_any_byte_changed(tmp_path: Path, method: int) -> None:
+    wheel = tmp_path / "demo-1.2-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w", method) as archive:
+        members = members_of(pack(tmp_path / "good", {"demo/\u00e4.txt": b"HELLO" * 9}))
+        for name, data in members.items():
+            archive.writestr(name, data)
+    content = wheel.read_bytes()
+    refused = 0
+    for position in range(0, len(content), max(1, len(content) // 60)):
+        damaged = bytearray(content)
+        damaged[position] ^= 0xFF
+        wheel.write_bytes(damaged)
+        try:
+            assert measure(wheel).filename == wheel.name
+        except ProgramError:
+            refused += 1
+    assert refused
+
+
+def test_a_record_that_is_no_table(tmp_path: Path) -> None:
+    wheel = tmp_path / "demo-1.2-py3-none-any.whl"
+    members = members_of(pack(tmp_path / "good", {"demo/a.txt": b"HELLO"}))
+    members["demo-1.2.dist-info/RECORD"] = b"x" * 200_000
+    problems = measure(zipped(wheel, list(members.items()))).record_problems
+    assert any("RECORD cannot be read to its end" in problem for problem in problems)
 
 
 def test_the_program_prints_the_facts(

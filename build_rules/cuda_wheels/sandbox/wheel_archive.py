@@ -13,7 +13,9 @@ import csv
 import errno
 import hashlib
 import io
+import lzma
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -29,6 +31,17 @@ CHUNK = 1 << 20
 RECORD_HASHES = ("sha256", "sha384", "sha512")
 # The files of a .dist-info directory that RECORD cannot list with a hash: itself and signatures.
 UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
+# What the readers of the standard library raise for damaged archives, beside an OSError without a
+# number (bzip2) or for a position that no file has.
+DAMAGES = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    UnicodeDecodeError,
+)
 
 
 @dataclass(frozen=True)
@@ -54,16 +67,34 @@ class Contents:
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[zipfile.ZipFile]:
     """The wheel as a zip archive whose members all stay inside a folder."""
-    if not path.is_file():
-        raise ProgramError(f"There is no wheel {path}.")
+    require_file(path)
     try:
         with zipfile.ZipFile(path) as archive:
             _refuse_unsafe(path, archive.infolist())
             yield archive
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, zlib.error) as error:
-        raise ProgramError(
-            f"{path.name} is a damaged zip archive: {error}.\nBuild or download it again."
-        ) from error
+    except DAMAGES as error:
+        raise _damaged(path, error) from error
+    except OSError as error:
+        if error.errno in (None, errno.EINVAL):
+            raise _damaged(path, error) from error
+        if error.filename == str(path):
+            raise ProgramError(f"{path} cannot be read: {error.strerror}.") from error
+        raise
+
+
+def require_file(path: Path) -> None:
+    """Refuse what is no file before anything is said of its name."""
+    if path.is_dir():
+        raise ProgramError(f"{path} is a directory. Name the wheels in it.")
+    if not path.is_file():
+        raise ProgramError(f"There is no file {path}.")
+
+
+def _damaged(path: Path, error: Exception) -> ProgramError:
+    return ProgramError(
+        f"{path.name} is a damaged zip archive: {str(error) or type(error).__name__}.\n"
+        "Build or download it again."
+    )
 
 
 @contextlib.contextmanager
@@ -184,8 +215,11 @@ class _Record:
         except UnicodeDecodeError:
             self._problems.append(f"{name} is not UTF-8")
             return
-        for row in csv.reader(io.StringIO(text, newline="")):
-            self._add(row)
+        try:
+            for row in csv.reader(io.StringIO(text, newline="")):
+                self._add(row)
+        except csv.Error as error:
+            self._problems.append(f"{name} cannot be read to its end ({error})")
 
     def _add(self, row: list[str]) -> None:
         if not row:
