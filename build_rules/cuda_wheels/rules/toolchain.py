@@ -74,11 +74,15 @@ class CudaHome:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the probe found that changes between two runs and must not reach a cache key."""
+    """What the probe found that changes between two runs and must not reach a cache key.
+
+    `no_cuda_home` is the directory that the option names, where it holds no toolkit.
+    """
 
     disk_free_gb: float
     environments: tuple[str, ...]
     gpus: tuple[str, ...]
+    no_cuda_home: str | None = None
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,7 @@ def parse_probe(facts: Mapping[str, Any], cuda_home: str | None) -> ProbeResult:
             disk_free_gb=float(facts["disk_free_gb"]),
             environments=tuple(facts["environments"]),
             gpus=tuple(facts["gpus"]),
+            no_cuda_home=cuda_home if cuda_home and not home else None,
         ),
     )
 
@@ -171,6 +176,19 @@ def host_problems(host: Host, row: Row) -> tuple[str, ...]:
             _nvcc_problem(host, row),
         )
         if problem
+    )
+
+
+def cuda_home_problems(surroundings: Surroundings) -> tuple[str, ...]:
+    """A sentence if `cuda_home` names no toolkit: another compiler than that is no substitute."""
+    home = surroundings.no_cuda_home
+    if home is None:
+        return ()
+    relative = "" if os.path.isabs(home) else " It is not absolute."
+    return (
+        f"`[cuda-wheels].cuda_home` is {home!r}, but {os.path.join(home, 'bin/nvcc')} is not there "
+        f"or tells no version.{relative} Point it to an installed CUDA toolkit, or leave it out: "
+        "CUDA 13's compiler comes with the build environment.",
     )
 
 

@@ -9,6 +9,7 @@ from cuda_wheels.rules.toolchain import (
     CudaHome,
     Host,
     Surroundings,
+    cuda_home_problems,
     disk_problems,
     host_problems,
     parse_probe,
@@ -129,3 +130,18 @@ def test_disk_space_and_gpus_are_not_in_the_host() -> None:
 def test_absent_tools_are_none() -> None:
     host = parse_probe(_probe_document(gcc=None, git=None), None).host
     assert host.gcc is None and host.git is None
+
+
+def test_a_named_toolkit_that_is_not_there_is_no_silent_fallback() -> None:
+    home = {"nvcc_version": "13.0.88", "sha256": "cc"}
+    missing = parse_probe(_probe_document(), "/nowhere").surroundings
+    (problem,) = cuda_home_problems(missing)
+    assert "'/nowhere'" in problem and "/nowhere/bin/nvcc" in problem
+    assert cuda_home_problems(parse_probe(_probe_document(), None).surroundings) == ()
+    there = parse_probe(_probe_document(cuda_home=home), "/usr/local/cuda").surroundings
+    assert cuda_home_problems(there) == ()
+
+
+def test_a_relative_toolkit_is_said_to_be_one() -> None:
+    (problem,) = cuda_home_problems(parse_probe(_probe_document(), "cuda").surroundings)
+    assert "not absolute" in problem

@@ -32,7 +32,13 @@ from cuda_wheels.rules.repair import RepairedWheel, RepairRequest
 from cuda_wheels.rules.source import PatchedTreeRequest
 from cuda_wheels.rules.spec import CheckedSpec, CudaWheelFieldSet, CudaWheelRequest, WheelSpec
 from cuda_wheels.rules.stage import StageFailure, Tree
-from cuda_wheels.rules.toolchain import Host, Surroundings, disk_problems, host_problems
+from cuda_wheels.rules.toolchain import (
+    Host,
+    Surroundings,
+    cuda_home_problems,
+    disk_problems,
+    host_problems,
+)
 
 # The platform that a wheel of each `arch` is compiled on.
 PLATFORMS = {"amd64": Platform.linux_x86_64, "arm64": Platform.linux_arm64}
@@ -130,6 +136,7 @@ async def build_wheel(request: CudaWheelRequest, platform: Platform) -> Fallible
         *_lock_problems(lock, request.address, checked.problems),
         *wrong_platform,
         *(() if wrong_platform else host_problems(host, spec.row)),
+        *cuda_home_problems(surroundings),
         *disk_problems(surroundings, lock.sha256),
     )
     if problems:
