@@ -291,7 +291,9 @@ async def fetch_source(request: FetchRequest, options: CudaWheelsSubsystem) -> T
     source = request.source
     if isinstance(source.origin, FilesSource):
         root = _root(source.address, source.origin)
-        files = await Get(Digest, DigestSubset(source.files, PathGlobs([f"{root}/**"])))
+        files = await Get(
+            Digest, DigestSubset(source.files, PathGlobs([f"{literal_glob(root)}/**"]))
+        )
         return Tree(await Get(Digest, RemovePrefix(files, root)))
     result = await Get(
         FallibleProcessResult,

@@ -183,6 +183,13 @@ def narrow(
         wanted = tuple(dict.fromkeys(gpus))
     else:
         wanted = parse_archs(option)
+        wrong = [arch for arch in wanted if not is_capability(arch)]
+        if wrong or not wanted:
+            return promised, (
+                f"`[cuda-wheels].gpu_archs` is {option!r}, which names "
+                f"{', '.join(map(repr, wrong)) or 'nothing'}: GPU capabilities are written like "
+                '9.0, for instance `--cuda-wheels-gpu-archs="8.0 9.0"`.',
+            )
     outside = [arch for arch in wanted if arch not in promised]
     if outside:
         return promised, (
@@ -312,6 +319,15 @@ def output_path_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
     )
 
 
+def mirror_problems(mirrors: Mapping[str, object]) -> tuple[str, ...]:
+    """A sentence for each mirror of an option that is no text; Pants takes any value there."""
+    return tuple(
+        f"`[cuda-wheels].source_mirrors` has {mirror!r} for {prefix!r}: an address is needed."
+        for prefix, mirror in sorted(mirrors.items())
+        if not isinstance(mirror, str)
+    )
+
+
 def number_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
     """A sentence for each number that must be positive and is not."""
     return tuple(
@@ -428,6 +444,7 @@ async def check_spec(
             *narrow_problems,
             *rule_problems,
             *((policy,) if policy else ()),
+            *mirror_problems(options.source_mirrors),
             *source.problems,
             *patches.problems,
         ),

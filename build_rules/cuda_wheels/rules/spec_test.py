@@ -13,6 +13,7 @@ from cuda_wheels.rules.spec import (
     env_problems,
     full_version,
     identity_problems,
+    mirror_problems,
     narrow,
     output_path_problems,
 )
@@ -50,6 +51,25 @@ def test_a_capability_that_is_not_promised_is_refused() -> None:
 def test_a_gpu_that_is_not_promised_is_refused() -> None:
     _, (problem,) = narrow(PROMISED, "native", ("7.5",))
     assert "7.5" in problem
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (";", "names nothing"),
+        ("9.0 sm_90", "'sm_90'"),
+        ("nine 8.0 9", "'nine', '9'"),
+    ],
+)
+def test_what_is_no_capability_does_not_narrow(option: str, words: str) -> None:
+    archs, (problem,) = narrow(PROMISED, option, ())
+    assert archs == PROMISED
+    assert words in problem and "written like 9.0" in problem
+
+
+def test_a_mirror_that_is_no_text() -> None:
+    (problem,) = mirror_problems({"https://a/": "https://b/", "https://c/": 1})
+    assert "'https://c/'" in problem
 
 
 def test_a_wheel_without_device_code_is_not_narrowed() -> None:
