@@ -79,7 +79,7 @@ class SdistSource:
 
     def _unusable(self, owner: str) -> tuple[str, ...]:
         """What is text, but no name and no version."""
-        problems = []
+        problems: list[str | None] = []
         if isinstance(self.name, str) and "://" in self.name:
             problems.append(
                 f"{owner}: the name is an address. For the file there write "

@@ -19,12 +19,12 @@ def test_the_closing_table_has_a_line_a_wheel() -> None:
     ]
 
 
-def built(target: str, content: str, **fields: str) -> FallibleCudaWheel:
+def built(target: str, content: str, output_path: str = "") -> FallibleCudaWheel:
     return FallibleCudaWheel(
         Address("packages/a", target_name=target),
         name="a-1.whl",
         wheel=Digest(content * 64, 1),
-        **fields,
+        output_path=output_path,
     )
 
 

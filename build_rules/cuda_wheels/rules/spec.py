@@ -273,7 +273,7 @@ def cycle_problems(
 
     `requires` has what each wheel requires, for every one that `start` leads to.
     """
-    ways = [(start,)]
+    ways: list[tuple[Address, ...]] = [(start,)]
     seen = {start}
     for way in ways:
         for address in requires.get(way[-1], ()):
@@ -354,7 +354,7 @@ class Requires:
 @rule
 async def follow_build_requires(request: RequiresRequest) -> Requires:
     found: dict[Address, tuple[Address, ...]] = {}
-    waiting = (request.address,)
+    waiting: tuple[Address, ...] = (request.address,)
     while waiting:
         wrapped = await MultiGet(
             Get(

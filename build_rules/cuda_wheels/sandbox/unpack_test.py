@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import bz2
+import gzip
 import hashlib
 import io
+import lzma
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -116,15 +120,17 @@ def test_names_that_no_file_can_have(tmp_path: Path, content: bytes) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["archive"]
 
 
-@pytest.mark.parametrize("method", ["w:", "w:gz", "w:bz2", "w:xz"])
-def test_a_tar_archive_with_any_byte_changed(tmp_path: Path, method: str) -> None:
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, bz2.compress, lzma.compress])
+def test_a_tar_archive_with_any_byte_changed(
+    tmp_path: Path, compress: Callable[[bytes], bytes]
+) -> None:
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode=method) as tar:
+    with tarfile.open(fileobj=packed, mode="w") as tar:
         member = tarfile.TarInfo("t/a")
         member.pax_headers = {"comment": "a" * 200}
         member.size = 300
         tar.addfile(member, io.BytesIO(NOISE.encode()[:300]))
-    _damage_everywhere(packed.getvalue(), tmp_path)
+    _damage_everywhere(compress(packed.getvalue()), tmp_path)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
