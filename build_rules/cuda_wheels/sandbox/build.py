@@ -122,16 +122,26 @@ class Build:
             "PIP_CONFIG_FILE": os.devnull,
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "PIP_NO_INDEX": "1",
-            "CCACHE_DIR": str(request.cache / "ccache"),
-            "CCACHE_MAXSIZE": CCACHE_SIZE,
-            # A compiler is known by what it is, not by the time that its file was written.
-            "CCACHE_COMPILERCHECK": f"string:{request.identity} {compilers}",
+            **ccache_environment(request.cache, f"{request.identity} {compilers}"),
             "CCACHE_STATSLOG": str(self.statistics),
             "CCACHE_TEMPDIR": str(self.work / "tmp/ccache"),
         }
         if cuda_home:
             env["CUDA_HOME"] = env["CUDA_PATH"] = str(cuda_home)
         return env
+
+
+def ccache_environment(cache: Path, compilers: str) -> dict[str, str]:
+    """How ccache keeps objects; `compilers` tells the compilers of this build from all others."""
+    return {
+        "CCACHE_DIR": str(cache / "ccache"),
+        "CCACHE_MAXSIZE": CCACHE_SIZE,
+        # A compiler is known by what it is, not by the time that its file was written.
+        "CCACHE_COMPILERCHECK": f"string:{compilers}",
+        # Another environment made from uv's cache meanwhile links these headers, which changes
+        # their ctime alone: without this, what was compiled at that moment would not be kept.
+        "CCACHE_SLOPPINESS": "include_file_ctime",
+    }
 
 
 def copy_tree(source: Path, target: Path) -> None:
