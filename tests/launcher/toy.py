@@ -34,7 +34,9 @@ with open(sys.argv[sys.argv.index("-o") + 1], "w") as pex:
     pex.write("a pex tool")
 """
 # The programs that the launcher calls: a PATH of these alone holds no Python.
-PROGRAMS = "bash cat cut dirname env flock grep mkdir mktemp mv rm sed sha256sum stat uname".split()
+PROGRAMS = (
+    "bash cat chmod cut dirname env flock grep mkdir mktemp mv rm sed sha256sum stat uname".split()
+)
 
 
 def write_wheel(directory: Path, name: str, version: str, files: Mapping[str, str]) -> str:
