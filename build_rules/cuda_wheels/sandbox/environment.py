@@ -11,7 +11,6 @@ and are hidden in messages.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import json
@@ -26,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cuda_wheels.sandbox.program import ProgramError
+from cuda_wheels.sandbox.program import ProgramError, is_disk_full
 
 COMPLETE = ".complete"
 """Written as the last file of an environment, before it gets its name."""
@@ -288,7 +287,7 @@ def _disk_full_explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_disk_full(error):
             raise ProgramError(disk_full_message(path)) from error
         raise
 

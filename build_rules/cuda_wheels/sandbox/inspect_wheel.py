@@ -141,7 +141,7 @@ def platform_verdict(wheel: Path, libraries: Sequence[LibraryFacts]) -> Verdict:
     # auditwheel has an exception for every oddity of a wheel; all of them mean "no platform". A full
     # disk is no fact about the wheel.
     except Exception as error:
-        if wheel_archive.is_disk_full(error):
+        if program.is_disk_full(error):
             raise
         return Verdict(problem=" ".join(str(error).split()) or type(error).__name__)
     finally:

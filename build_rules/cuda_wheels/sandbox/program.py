@@ -48,12 +48,17 @@ def run(main: Callable[[dict[str, Any]], None]) -> None:
     except ProgramError as error:
         _fail(str(error))
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if not is_disk_full(error):
             raise
         _fail(
             f"The disk is full: {error}. Free some space, or move Pants' sandboxes and caches with "
             "[GLOBAL].local_execution_root_dir and [GLOBAL].named_caches_dir."
         )
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether no space, or none of the user's quota, was left."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _fail(message: str) -> NoReturn:

@@ -138,7 +138,7 @@ def audit(wheel: Path, out: Path, *, platform: str, exclude: Sequence[str]) -> P
         main_repair.execute(arguments, _RefusingParser())
     # auditwheel and patchelf fail in many ways; each means that the wheel is not repaired.
     except Exception as error:
-        if wheel_archive.is_disk_full(error):
+        if program.is_disk_full(error):
             raise
         raise ProgramError(refusal(wheel, platform, str(error))) from error
     finally:

@@ -81,7 +81,7 @@ def _extract(archive: Path, tree: Path) -> None:
     except DAMAGES as error:
         raise _damaged(archive, error) from error
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if program.is_disk_full(error):
             raise
         if error.errno in (None, errno.EINVAL):
             raise _damaged(archive, error) from error

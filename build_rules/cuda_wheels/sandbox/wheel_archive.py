@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from cuda_wheels.sandbox import environment
-from cuda_wheels.sandbox.program import ProgramError
+from cuda_wheels.sandbox.program import ProgramError, is_disk_full
 
 ELF_MAGIC = b"\x7fELF"
 CHUNK = 1 << 20
@@ -106,11 +106,6 @@ def disk_full_explained(where: Path) -> Iterator[None]:
         if is_disk_full(error):
             raise ProgramError(environment.disk_full_message(where.absolute())) from error
         raise
-
-
-def is_disk_full(error: BaseException) -> bool:
-    """Whether an error is that of a full disk or quota."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def scan(path: Path, scratch: Path) -> Contents:
