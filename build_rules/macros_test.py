@@ -36,26 +36,60 @@ def test_every_row_of_the_matrix_can_be_built(row: tuple[str, ...]) -> None:
     assert row_problems(Row(arch, accel, torch, python, tuple(cuda_arch.split()))) == ()
 
 
-def test_a_package_is_one_source_and_a_wheel_a_row() -> None:
+def expand(**fields: Any) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+    """The `cuda_source`s and, by name, the `cuda_wheel`s that `native_package` declares."""
     sources: list[dict[str, Any]] = []
-    wheels: list[dict[str, Any]] = []
-    symbols = prelude(
-        cuda_source=lambda **fields: sources.append(fields),
-        cuda_wheel=lambda **fields: wheels.append(fields),
-    )
-    symbols["native_package"]("thing", "1.0", source="where from", links_torch=False)
+    wheels: dict[str, dict[str, Any]] = {}
+
+    def wheel(*, name: str, **others: Any) -> None:
+        assert name not in wheels
+        wheels[name] = others
+
+    symbols = prelude(cuda_source=lambda **others: sources.append(others), cuda_wheel=wheel)
+    symbols["native_package"]("thing", "1.0", **{"source": "where from", **fields})
+    return sources, wheels
+
+
+def test_a_package_is_one_source_and_a_wheel_a_row() -> None:
+    sources, wheels = expand()
     assert sources == [{"name": "src", "source": "where from"}]
-    assert len({wheel["name"] for wheel in wheels}) == len(wheels) == len(symbols["MATRIX"])
-    for wheel in wheels:
+    assert len(wheels) == len(prelude()["MATRIX"])
+    for wheel in wheels.values():
         assert (wheel["package"], wheel["version"], wheel["source"]) == ("thing", "1.0", ":src")
         assert wheel["environment"] == f"{wheel['arch']}-{wheel['accel']}"
-        assert wheel["links_torch"] is False
+    assert wheels["amd64-cu130"]["torch"] == "2.9.1"
+    assert wheels["amd64-cu130-torch2.11.0"]["torch"] == "2.11.0"
+
+
+def test_rows_that_differ_in_torch_share_the_wheel_of_a_package_without_torch() -> None:
+    _, wheels = expand(links_torch=False)
+    rows = {(arch, accel, python) for arch, accel, _, python, _ in prelude()["MATRIX"]}
+    assert {(w["arch"], w["accel"], w["python"]) for w in wheels.values()} == rows
+    assert len(wheels) == len(rows)
+    assert {wheel["torch"] for wheel in wheels.values()} == {None}
+    assert "arm64-cu130" in wheels and "arm64-cu130-torch2.11.0" not in wheels
+
+
+def test_build_requirements_come_from_the_same_row() -> None:
+    _, wheels = expand(build_requires=["cumm"])
+    for name, wheel in wheels.items():
+        assert wheel["build_requires"] == [f"packages/cumm:{name}"]
+
+
+def test_only_the_accelerators_that_a_package_cannot_serve_are_skipped() -> None:
+    _, wheels = expand(skipped={"cpu": "has no CPU code"})
+    assert {name: wheel.get("skipped") for name, wheel in wheels.items()} == {
+        name: "has no CPU code" if wheel["accel"] == "cpu" else None
+        for name, wheel in wheels.items()
+    }
+
+
+def test_rows_without_cuda_have_variables_of_their_own() -> None:
+    _, wheels = expand(env={"FORCE_CUDA": "1"}, cpu_env={"FORCE_ONLY_CPU": "1"})
+    assert wheels["amd64-cpu"]["env"] == {"FORCE_ONLY_CPU": "1"}
+    assert wheels["amd64-cu130"]["env"] == {"FORCE_CUDA": "1"}
 
 
 def test_files_of_the_repository_are_named_by_the_package() -> None:
-    sources: list[dict[str, Any]] = []
-    symbols = prelude(
-        cuda_source=lambda **fields: sources.append(fields), cuda_wheel=lambda **fields: None
-    )
-    symbols["native_package"]("thing", "1.0", source="files", sources=["setup.py"])
+    sources, _ = expand(source="files", sources=["setup.py"])
     assert sources == [{"name": "src", "source": "files", "sources": ["setup.py"]}]
