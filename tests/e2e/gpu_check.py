@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,17 @@ def _largest(*differences: Any) -> float:
     values = [float(difference.abs().max()) for difference in differences]
     # max() would lose a NaN that does not come first.
     return math.nan if any(map(math.isnan, values)) else max(values)
+
+
+def _worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """The outcome that is nearest to its tolerance, or furthest beyond; a NaN is the worst."""
+
+    def share(outcome: Outcome) -> float:
+        if math.isnan(outcome.error) or (outcome.error and not outcome.tolerance):
+            return math.inf
+        return outcome.error / outcome.tolerance if outcome.error else 0.0
+
+    return max(outcomes, key=share)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -184,7 +195,7 @@ def _attention(torch: Any, q: Any, k: Any, v: Any, *, causal: bool) -> Any:
 
 
 def flash_attention(torch: Any, flash_attn: Any) -> Outcome:
-    worst = Outcome(0.0, 1.0)
+    outcomes = []
     for dtype, width, causal in (
         (torch.float16, 64, False),
         (torch.bfloat16, 64, True),
@@ -207,11 +218,58 @@ def flash_attention(torch: Any, flash_attn: Any) -> Outcome:
         # As in upstream's tests: some times the error of plain attention of this precision, for
         # the output and the three gradients.
         for times, f, p, e in zip((2, 3, 3, 3), found, plain, expected, strict=True):
-            outcome = Outcome(_largest(f - e), times * _largest(p - e))
-            # Written so that a NaN is the worst.
-            if not outcome.error * worst.tolerance <= worst.error * outcome.tolerance:
-                worst = outcome
-    return worst
+            outcomes.append(Outcome(_largest(f - e), times * _largest(p - e)))
+    return _worst(outcomes)
+
+
+def _sparse_convolution(torch: Any, layer: str, algorithm: str) -> Outcome:
+    """A convolution of spconv, its output, gradients and sites, against a dense one in float64."""
+    spconv = importlib.import_module("spconv.pytorch")
+    shape, batch, channels, out_channels = (20, 16, 24), 2, 32, 64
+    stride = 2 if layer == "SparseConv3d" else 1
+    occupied = torch.rand(batch, *shape, device="cuda") < 0.15
+    sites = occupied.nonzero().int()
+    outcomes = []
+    # Of the largest value: rounding to half precision, and to TF32, which stands in for float32.
+    for dtype, accepted in ((torch.float16, 1e-2), (torch.float32, 2e-3)):
+        convolution = getattr(spconv, layer)(
+            channels,
+            out_channels,
+            3,
+            stride=stride,
+            padding=1,
+            bias=False,
+            algo=getattr(spconv.ConvAlgo, algorithm),
+        )
+        convolution = convolution.cuda().to(dtype)
+        features = torch.randn(len(sites), channels, device="cuda", dtype=dtype).requires_grad_()
+        found = convolution(spconv.SparseConvTensor(features, sites, shape, batch))
+        weight = torch.randn_like(found.features)
+        inputs = [features, convolution.weight]
+        values = [found.features, *torch.autograd.grad((found.features * weight).sum(), inputs)]
+
+        exact = [tensor.detach().double().requires_grad_() for tensor in inputs]
+        where = tuple(sites.long().T)
+        volume = torch.zeros(batch, *shape, channels, dtype=torch.float64, device="cuda")
+        volume = volume.index_put(where, exact[0]).permute(0, 4, 1, 2, 3)
+        # spconv keeps its weights as (out, z, y, x, in).
+        kernel = exact[1].permute(0, 4, 1, 2, 3)
+        dense = torch.nn.functional.conv3d(volume, kernel, stride=stride, padding=1)
+        reached = torch.nn.functional.max_pool3d(occupied.double(), 3, stride=stride, padding=1)
+        reached = (occupied if stride == 1 else reached.bool()).nonzero()
+        out_sites = found.indices.long()
+        if sorted(map(tuple, out_sites.tolist())) != sorted(map(tuple, reached.tolist())):
+            raise AssertionError(f"{len(out_sites)} output sites instead of {len(reached)}")
+        b, z, y, x = out_sites.T
+        out = dense.permute(0, 2, 3, 4, 1)[b, z, y, x]
+        expected = [out, *torch.autograd.grad((out * weight.double()).sum(), exact)]
+        for f, e in zip(values, expected, strict=True):
+            outcomes.append(Outcome(_largest(f - e), accepted * float(e.abs().max())))
+    return _worst(outcomes)
+
+
+def _convolution_check(layer: str, algorithm: str) -> Callable[[Any, Any], Outcome]:
+    return lambda torch, spconv: _sparse_convolution(torch, layer, algorithm)
 
 
 # (import name, check)
@@ -224,6 +282,11 @@ CHECKS: dict[str, tuple[str, Callable[[Any, Any], Outcome]]] = {
     "spmm, with gradient": ("torch_sparse", spmm),
     "add and scale": ("vecadd", vecadd_add),
     "attention, forward and backward": ("flash_attn", flash_attention),
+    **{
+        f"{layer}, {algorithm}": ("spconv", _convolution_check(layer, algorithm))
+        for layer in ("SubMConv3d", "SparseConv3d")
+        for algorithm in ("Native", "MaskImplicitGemm", "MaskSplitImplicitGemm")
+    },
 }
 
 

@@ -65,3 +65,24 @@ def test_without_pip_the_wheels_are_unzipped(
     monkeypatch.setattr(gpu_check.importlib.util, "find_spec", lambda name: None)
     assert "no pip" in gpu_check.install([wheel], tmp_path / "target")
     assert (tmp_path / "target/x/__init__.py").is_file()
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "worst"),
+    [
+        pytest.param([(1.0, 10.0), (1.0, 2.0)], (1.0, 2.0), id="nearest-to-its-tolerance"),
+        pytest.param([(9.0, 1.0), (1.0, 0.0)], (1.0, 0.0), id="exactness-missed"),
+        pytest.param([(0.0, 0.0), (0.0, 1.0)], (0.0, 0.0), id="all-exact"),
+    ],
+)
+def test_the_worst_of_several_results(
+    outcomes: list[tuple[float, float]], worst: tuple[float, float]
+) -> None:
+    assert gpu_check._worst(gpu_check.Outcome(*one) for one in outcomes) == gpu_check.Outcome(
+        *worst
+    )
+
+
+def test_a_result_that_is_no_number_is_the_worst() -> None:
+    nan = gpu_check.Outcome(float("nan"), 1.0)
+    assert gpu_check._worst([nan, gpu_check.Outcome(0.5, 1.0)]) is nan
