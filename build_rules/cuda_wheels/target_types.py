@@ -260,6 +260,18 @@ class NativeField(BoolField):
         """)
 
 
+class SkippedField(StringField):
+    alias: ClassVar[str] = "skipped"
+    help = help_text("""
+        Why the package cannot serve this row, for instance `"It has no code for the CPU alone."`;
+        not set where it can. `native_package` sets it.
+
+        The wheel is then not built: `cuda-matrix` and `cuda-build` show it as skipped with this
+        reason, and `package` refuses it. Nothing else of the target is checked. A wheel for whose
+        GPUs `gpu_arch_rule` leaves nothing to compile is skipped without this field.
+        """)
+
+
 class EnvField(DictStringToStringField):
     alias: ClassVar[str] = "env"
     help = help_text("""
@@ -330,6 +342,7 @@ class CudaWheelTarget(Target):
         BuildRequiresField,
         LinksTorchField,
         NativeField,
+        SkippedField,
         EnvField,
         MemoryPerJobField,
         TimeoutField,

@@ -42,6 +42,9 @@ class CudaBuildSubsystem(GoalSubsystem):
         table, and exits with 1 if any wheel failed. What is finished is cached: the same command
         again builds what is missing.
 
+        A wheel that its package cannot serve (see `cuda_wheel`'s `skipped`) is in the table with
+        the reason, and is no failure.
+
         An argument list without a `cuda_wheel` target is an error.
         """)
 
@@ -56,20 +59,20 @@ class CudaBuild(Goal):
 
 
 def table(wheels: tuple[FallibleCudaWheel, ...]) -> str:
-    """One line a wheel: its address, what became of it, and its file name."""
-    rows = [
-        (
-            wheel.address.spec,
-            f"failed ({wheel.failure.stage})" if wheel.failure else "built",
-            wheel.name,
-        )
-        for wheel in wheels
-    ]
+    """One line a wheel: its address, what became of it, and its file name or why it was skipped."""
+    rows = [(wheel.address.spec, state(wheel), wheel.skipped or wheel.name) for wheel in wheels]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     return "\n".join(
-        f"{address:<{widths[0]}}  {state:<{widths[1]}}  {name}".rstrip()
-        for address, state, name in rows
+        f"{address:<{widths[0]}}  {became:<{widths[1]}}  {name}".rstrip()
+        for address, became, name in rows
     )
+
+
+def state(wheel: FallibleCudaWheel) -> str:
+    """What became of a wheel, in a word."""
+    if wheel.skipped:
+        return "skipped"
+    return f"failed ({wheel.failure.stage})" if wheel.failure else "built"
 
 
 def refuse_clashes(wheels: tuple[FallibleCudaWheel, ...]) -> tuple[FallibleCudaWheel, ...]:
@@ -125,10 +128,13 @@ async def cuda_build(
         path_prefix=str(dist_dir.relpath),
     )
     for wheel in wheels:
-        if wheel.error:
+        if wheel.error and not wheel.skipped:
             console.print_stderr(f"{console.sigil_failed()} {wheel.error}\n")
     console.print_stdout(table(wheels))
-    return CudaBuild(exit_code=1 if any(wheel.failure for wheel in wheels) else 0)
+    if all(wheel.skipped for wheel in wheels):
+        console.print_stdout("Nothing was built: every wheel of the selection is skipped.")
+    failed = any(wheel.failure and not wheel.skipped for wheel in wheels)
+    return CudaBuild(exit_code=1 if failed else 0)
 
 
 def rules():

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import pytest
+from pants.core.register import rules as core_rules
+from pants.core.util_rules import environments
 from pants.engine.addresses import Address
 from pants.engine.fs import Digest
+from pants.testutil.rule_runner import RuleRunner
 
-from cuda_wheels.goals.build import refuse_clashes, table
+from cuda_wheels import register
+from cuda_wheels.goals.build import CudaBuild, refuse_clashes, table
 from cuda_wheels.rules.stage import StageFailure
 from cuda_wheels.rules.wheel import FallibleCudaWheel
 
@@ -17,6 +22,57 @@ def test_the_closing_table_has_a_line_a_wheel() -> None:
         "packages/a:amd64-cu130  built             a-1.whl",
         "packages/longer:x       failed (compile)",
     ]
+
+
+def test_a_skipped_wheel_is_in_the_table_with_its_reason() -> None:
+    wheel = FallibleCudaWheel(Address("packages/a"), failure=StageFailure("skip", "No such code."))
+    assert table((wheel,)) == "packages/a:a  skipped  No such code."
+
+
+BUILD_FILE = """
+cuda_source(name="src", source=files_source("."), sources=["setup.py"])
+cuda_wheel(name="no", source=":src", skipped="It has no code for this.", **fields)
+cuda_wheel(name="faulty", source=":src", **{**fields, "accel": "cu113"})
+"""
+FIELDS = """
+fields = dict(
+    package="thing", version="1", arch="amd64", accel="cu130", torch="2.11.0", cuda_arch=["9.0"],
+)
+"""
+
+
+@pytest.fixture
+def rule_runner() -> RuleRunner:
+    runner = RuleRunner(
+        rules=[*core_rules(), *environments.rules(), *register.rules()],
+        target_types=register.target_types(),
+        objects=dict(register.build_file_aliases().objects),
+    )
+    runner.write_files({"thing/BUILD": FIELDS + BUILD_FILE, "thing/setup.py": ""})
+    return runner
+
+
+@pytest.mark.parametrize(
+    ("targets", "exit_code", "words"),
+    [
+        (["thing:no"], 0, ["thing:no  skipped  It has no code", "every wheel of the selection"]),
+        (
+            ["thing:no", "thing:faulty"],
+            1,
+            ["thing:no      skipped", "thing:faulty  failed (check)"],
+        ),
+    ],
+)
+def test_what_is_skipped_is_no_failure(
+    rule_runner: RuleRunner, targets: list[str], exit_code: int, words: list[str]
+) -> None:
+    result = rule_runner.run_goal_rule(
+        CudaBuild, args=targets, env_inherit={"PATH", "HOME", "PYENV_ROOT"}
+    )
+    assert result.exit_code == exit_code
+    for word in words:
+        assert word in result.stdout
+    assert "no code" not in result.stderr
 
 
 def built(target: str, content: str, output_path: str = "") -> FallibleCudaWheel:

@@ -49,6 +49,7 @@ from cuda_wheels.target_types import (
     NativeField,
     PackageField,
     PythonField,
+    SkippedField,
     TimeoutField,
     TorchField,
     VersionField,
@@ -58,6 +59,9 @@ from cuda_wheels.target_types import (
 
 # What a row without CUDA compiles for GPUs: nothing, and no variable says so.
 _HOST_ONLY = AppliedArchs(rule="cpu", env=(), cubins=(), ptx=(), dropped=())
+
+# The value of `[cuda-wheels].gpu_archs` that stands for the GPUs of this machine.
+NATIVE = "native"
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -80,6 +84,7 @@ class CudaWheelFieldSet(PackageFieldSet):
     build_requires: BuildRequiresField
     links_torch: LinksTorchField
     native: NativeField
+    skipped: SkippedField
     env: EnvField
     memory_per_job_gb: MemoryPerJobField
     timeout: TimeoutField
@@ -132,10 +137,14 @@ class WheelSpec:
 
 @dataclass(frozen=True)
 class CheckedSpec:
-    """A spec together with all its faults; empty `problems` means that it may be built."""
+    """A spec together with all its faults, or with why its package cannot serve the row.
+
+    Empty `problems` and no `skipped` mean that it may be built.
+    """
 
     spec: WheelSpec
     problems: tuple[str, ...]
+    skipped: str | None = None
 
 
 @dataclass(frozen=True)
@@ -174,7 +183,7 @@ def narrow(
     """
     if not option.strip() or not promised:
         return promised, ()
-    if option.strip() == "native":
+    if option.strip() == NATIVE:
         if not gpus:
             return promised, (
                 "`[cuda-wheels].gpu_archs` is `native`, but nvidia-smi shows no GPU here. Name "
@@ -201,19 +210,49 @@ def narrow(
 
 
 def dropped_problems(applied: AppliedArchs) -> tuple[str, ...]:
-    """Why the package cannot keep what `cuda_arch` promises; empty if it can.
+    """Why the package cannot keep a part of what `cuda_arch` promises; empty if it can.
 
-    What is no capability at all, or is missing, `row_problems` reports.
+    What is no capability at all, or is missing, `row_problems` reports, and `nothing_left` that
+    the package can keep no part of it.
     """
-    if not all(is_capability(arch) for arch, _ in applied.dropped):
+    if nothing_left(applied) or not all(is_capability(arch) for arch, _ in applied.dropped):
         return ()
-    if applied.skipped and applied.dropped:
-        return (applied.skipped,)
     return tuple(
         f"`cuda_arch` promises {arch}, but nothing would be compiled for it: {reason}. Take it "
         "out of the target."
         for arch, reason in applied.dropped
     )
+
+
+def nothing_left(applied: AppliedArchs) -> str | None:
+    """Why the package has no device code for any of the GPUs that are asked for; None if it has."""
+    if not applied.dropped or not all(is_capability(arch) for arch, _ in applied.dropped):
+        return None
+    return applied.skipped
+
+
+def skipped_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
+    """A sentence if `skipped` is set and says nothing."""
+    if field_set.skipped.value is None or field_set.skipped.value.strip():
+        return ()
+    return (
+        "`skipped` is empty. Say why the package cannot serve the row, or leave the field out.",
+    )
+
+
+def checked(
+    spec: WheelSpec, declared: str | None, unserved: str | None, problems: tuple[str, ...]
+) -> CheckedSpec:
+    """Whether a wheel is skipped, faulty or neither.
+
+    `declared` is the `skipped` field: nothing else of such a target matters. `unserved` is what
+    `nothing_left` says: no skip for a target whose faults may be the cause.
+    """
+    if declared and declared.strip():
+        return CheckedSpec(spec, (), " ".join(declared.split()))
+    if not problems:
+        return CheckedSpec(spec, (), unserved)
+    return CheckedSpec(spec, (*problems, *((unserved,) if unserved else ())))
 
 
 def torch_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
@@ -255,7 +294,13 @@ def build_requires_problems(row: Row, targets: Iterable[Target]) -> tuple[str, .
                 f"`build_requires` names {target.address}, a `{target.alias}`. Name a `cuda_wheel`."
             )
             continue
-        other = row_of(CudaWheelFieldSet.create(target))
+        fields = CudaWheelFieldSet.create(target)
+        other = row_of(fields)
+        if fields.skipped.value:
+            problems.append(
+                f"`build_requires` names {target.address}, which is skipped: "
+                f"{fields.skipped.value} Set `skipped` here too, or do without it."
+            )
         if (other.arch, other.accel, other.python) != (row.arch, row.accel, row.python) or (
             other.torch not in (None, row.torch)
         ):
@@ -379,9 +424,7 @@ async def follow_build_requires(request: RequiresRequest) -> Requires:
 
 
 @rule(desc="Check a CUDA wheel target", level=LogLevel.DEBUG)
-async def check_spec(
-    request: CudaWheelRequest, options: CudaWheelsSubsystem, surroundings: Surroundings
-) -> CheckedSpec:
+async def check_spec(request: CudaWheelRequest, options: CudaWheelsSubsystem) -> CheckedSpec:
     """Read a target's fields and check them together: every fault is reported, not the first."""
     fields = request.field_set
     row = row_of(fields)
@@ -394,7 +437,11 @@ async def check_spec(
     patches = SelectedPatches((), ())
     if accel is not None:
         patches = await Get(SelectedPatches, SelectedPatchesRequest(source, row.accel, row.torch))
-    gpu_archs, narrow_problems = narrow(row.cuda_arch, options.gpu_archs, surroundings.gpus)
+    gpus: tuple[str, ...] = ()
+    if options.gpu_archs.strip() == NATIVE:
+        # Nothing else here asks the machine: a check of a hundred targets starts no process.
+        gpus = (await Get(Surroundings)).gpus
+    gpu_archs, narrow_problems = narrow(row.cuda_arch, options.gpu_archs, gpus)
     applied = _HOST_ONLY
     rule_problems: tuple[str, ...] = ()
     gpu_arch_rule = GPU_ARCH_RULES.get(fields.gpu_arch_rule.value)
@@ -428,10 +475,13 @@ async def check_spec(
     )
     policy = platform_problem(options.platform_policy)
     requires = await Get(Requires, RequiresRequest(request.address))
-    return CheckedSpec(
+    return checked(
         spec,
+        fields.skipped.value,
+        nothing_left(applied),
         (
             *identity_problems(fields),
+            *skipped_problems(fields),
             *row_problems(row),
             *torch_problems(fields),
             *python_problems(row),

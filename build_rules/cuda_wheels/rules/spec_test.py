@@ -1,13 +1,15 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pants.engine.addresses import Address
 
 from cuda_wheels.rules.spec import (
     CudaWheelFieldSet,
+    WheelSpec,
     build_requires_problems,
+    checked,
     cycle_problems,
     dropped_problems,
     env_problems,
@@ -15,10 +17,12 @@ from cuda_wheels.rules.spec import (
     identity_problems,
     mirror_problems,
     narrow,
+    nothing_left,
     output_path_problems,
+    skipped_problems,
 )
 from cuda_wheels.sources import FilesSource
-from cuda_wheels.tables.gpu_archs import FLASH_ATTN, TORCH, apply_rule
+from cuda_wheels.tables.gpu_archs import FLASH_ATTN, TORCH, GpuArchRule, apply_rule
 from cuda_wheels.tables.rows import Row
 from cuda_wheels.target_types import CudaSourceTarget, CudaWheelTarget
 
@@ -121,6 +125,11 @@ def test_what_is_required_must_be_a_wheel() -> None:
     assert "packages/cumm:src" in problems[0] and "`cuda_source`" in problems[0]
 
 
+def test_what_is_required_must_not_be_skipped() -> None:
+    (problem,) = build_requires_problems(ROW, [wheel(skipped="It has no CUDA code.")])
+    assert "packages/cumm:wheel, which is skipped: It has no CUDA code." in problem
+
+
 A, B, C = (Address("packages/x", target_name=name) for name in "abc")
 
 
@@ -179,6 +188,47 @@ def test_what_is_no_capability_is_left_to_the_check_of_the_row(archs: tuple[str,
 def test_what_the_package_does_not_compile_for_is_named() -> None:
     (problem,) = dropped_problems(apply_rule(FLASH_ATTN, ("7.5", "9.0")))
     assert "7.5" in problem
+
+
+@pytest.mark.parametrize(
+    ("rule", "archs", "reported", "left"),
+    [
+        pytest.param(FLASH_ATTN, ("9.0",), 0, True, id="all of it"),
+        pytest.param(FLASH_ATTN, ("7.5", "9.0"), 1, True, id="a part of it"),
+        pytest.param(FLASH_ATTN, ("7.5", "11.0"), 0, False, id="none of it"),
+        pytest.param(FLASH_ATTN, ("7.5", "sm_90"), 0, True, id="no capability among them"),
+        pytest.param(FLASH_ATTN, (), 0, True, id="nothing asked for"),
+    ],
+)
+def test_what_is_left_of_the_promise(
+    rule: GpuArchRule, archs: tuple[str, ...], reported: int, left: bool
+) -> None:
+    applied = apply_rule(rule, archs)
+    assert len(dropped_problems(applied)) == reported
+    assert (nothing_left(applied) is None) == left
+
+
+SPEC = cast(WheelSpec, None)
+
+
+def test_a_declared_reason_stands_alone() -> None:
+    found = checked(SPEC, "  No code\n for it. ", "nothing left", ("a fault",))
+    assert (found.skipped, found.problems) == ("No code for it.", ())
+
+
+def test_a_faulty_target_is_not_skipped_by_its_rule() -> None:
+    found = checked(SPEC, None, "nothing left", ("a fault",))
+    assert (found.skipped, found.problems) == (None, ("a fault", "nothing left"))
+    found = checked(SPEC, None, "nothing left", ())
+    assert (found.skipped, found.problems) == ("nothing left", ())
+
+
+@pytest.mark.parametrize(
+    ("value", "faulty"), [(None, False), ("why", False), ("", True), (" ", True)]
+)
+def test_a_reason_says_something(value: str | None, faulty: bool) -> None:
+    assert bool(skipped_problems(field_set(skipped=value))) == faulty
+    assert (checked(SPEC, value, None, ()).skipped is not None) == (value == "why")
 
 
 @pytest.mark.parametrize("path", ["/tmp", "..", "a/../../b"])

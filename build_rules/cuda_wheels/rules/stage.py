@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pants.engine.fs import EMPTY_DIGEST, Digest
 from pants.engine.process import FallibleProcessResult
 
+# The stage of a wheel that is not built because its package cannot serve the row.
+SKIP = "skip"
+
 # The exit code that Pants gives a process which it ended for its `timeout_seconds`.
 _TIMEOUT_EXIT_CODE = -15
 

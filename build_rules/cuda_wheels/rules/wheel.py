@@ -31,7 +31,7 @@ from cuda_wheels.rules.inspect import InspectedWheel, InspectRequest
 from cuda_wheels.rules.repair import RepairedWheel, RepairRequest
 from cuda_wheels.rules.source import PatchedTreeRequest
 from cuda_wheels.rules.spec import CheckedSpec, CudaWheelFieldSet, CudaWheelRequest, WheelSpec
-from cuda_wheels.rules.stage import StageFailure, Tree
+from cuda_wheels.rules.stage import SKIP, StageFailure, Tree
 from cuda_wheels.rules.toolchain import (
     Host,
     Surroundings,
@@ -64,10 +64,17 @@ class FallibleCudaWheel:
     failure: StageFailure | None = None
 
     @property
+    def skipped(self) -> str | None:
+        """Why the package cannot serve the row; None where it can, or where it failed."""
+        return self.failure.message if self.failure and self.failure.stage == SKIP else None
+
+    @property
     def error(self) -> str | None:
         """The failure as users read it."""
         if self.failure is None:
             return None
+        if self.skipped:
+            return f"{self.address} is skipped: {self.skipped}"
         return f"{self.address} failed at the stage `{self.failure.stage}`:\n" + "\n".join(
             f"  {line}" for line in self.failure.message.splitlines()
         )
@@ -125,10 +132,11 @@ def platform_problem(arch: str, platform: Platform, environment: str | None) -> 
 
 @rule(desc="Build a CUDA wheel", level=LogLevel.DEBUG)
 async def build_wheel(request: CudaWheelRequest, platform: Platform) -> FallibleCudaWheel:
-    checked, host, surroundings = await MultiGet(
-        Get(CheckedSpec, CudaWheelRequest, request), Get(Host), Get(Surroundings)
-    )
+    checked = await Get(CheckedSpec, CudaWheelRequest, request)
     spec = checked.spec
+    if checked.skipped:
+        return FallibleCudaWheel(request.address, failure=StageFailure(SKIP, checked.skipped))
+    host, surroundings = await MultiGet(Get(Host), Get(Surroundings))
     lock = await Get(BuildEnvLock, BuildEnvLockRequest(spec.row))
     wrong_platform = platform_problem(spec.row.arch, platform, request.field_set.environment.value)
     problems = (

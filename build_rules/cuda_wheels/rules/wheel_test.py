@@ -67,6 +67,7 @@ def _failure(
     source: dict[str, str] | None = None,
     files: dict[str, str] | None = None,
     options: tuple[str, ...] = (),
+    stage: str = "check",
 ) -> str:
     rule_runner.write_files(
         {
@@ -81,7 +82,8 @@ def _failure(
         FallibleCudaWheel, [CudaWheelInEnvironmentRequest(CudaWheelFieldSet.create(target))]
     )
     assert result.failure is not None
-    assert result.failure.stage == "check"
+    assert result.failure.stage == stage
+    assert bool(result.skipped) == (stage == "skip")
     return result.error or ""
 
 
@@ -104,10 +106,11 @@ def _failure(
             id="arch too new for nvcc",
         ),
         pytest.param(
-            {"gpu_arch_rule": '"flash-attn"', "cuda_arch": '["7.5"]'},
+            {"gpu_arch_rule": '"flash-attn"', "cuda_arch": '["7.5", "8.0"]'},
             ("7.5", "no kernels"),
-            id="nothing to compile",
+            id="a part of the promise",
         ),
+        pytest.param({"skipped": '" "'}, ("`skipped` is empty",), id="no reason"),
         pytest.param({"memory_per_job_gb": "0.0"}, ("memory_per_job_gb",), id="no memory"),
         pytest.param({"timeout": "-1"}, ("timeout",), id="negative timeout"),
         pytest.param({"gpu_arch_rule": '"touch"'}, ("touch", "'torch'?"), id="unknown rule"),
@@ -121,6 +124,32 @@ def test_a_faulty_wheel(
     error = _failure(rule_runner, wheel=changes)
     for word in words:
         assert word in error
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        pytest.param(
+            {"skipped": '"It has no code for this."'}, "It has no code for this.", id="field"
+        ),
+        pytest.param(
+            {"skipped": '"Why."', "accel": '"cu113"', "torch": '"two"', "arch": '"arm64"'},
+            "Why.",
+            id="whatever else",
+        ),
+        pytest.param(
+            {"gpu_arch_rule": '"flash-attn"', "cuda_arch": '["7.5"]'},
+            "7.5: flash-attn 2 has no kernels",
+            id="rule",
+        ),
+    ],
+)
+def test_a_package_that_cannot_serve_the_row(
+    rule_runner: RuleRunner, changes: dict[str, str], reason: str
+) -> None:
+    error = _failure(rule_runner, wheel=changes, stage="skip")
+    assert error.startswith("thing:wheel is skipped: ")
+    assert reason in error
 
 
 def test_several_faults_are_reported_together(rule_runner: RuleRunner) -> None:
