@@ -8,8 +8,19 @@ from __future__ import annotations
 
 from pants.build_graph.build_file_aliases import BuildFileAliases
 
-from cuda_wheels.goals import build, inspect, lock
-from cuda_wheels.rules import build_env, compile, programs, repair, source, spec, toolchain, wheel
+from cuda_wheels.goals import build, inspect, lock, matrix
+from cuda_wheels.rules import (
+    addresses,
+    build_env,
+    compile,
+    programs,
+    repair,
+    source,
+    spec,
+    status,
+    toolchain,
+    wheel,
+)
 from cuda_wheels.rules import inspect as inspect_rules
 from cuda_wheels.sources import BUILD_FILE_OBJECTS
 from cuda_wheels.target_types import CudaSourceTarget, CudaWheelTarget
@@ -17,16 +28,19 @@ from cuda_wheels.target_types import CudaSourceTarget, CudaWheelTarget
 
 def rules():
     return [
+        *addresses.rules(),
         *build.rules(),
         *build_env.rules(),
         *compile.rules(),
         *inspect.rules(),
         *inspect_rules.rules(),
         *lock.rules(),
+        *matrix.rules(),
         *programs.rules(),
         *repair.rules(),
         *source.rules(),
         *spec.rules(),
+        *status.rules(),
         *toolchain.rules(),
         *wheel.rules(),
     ]

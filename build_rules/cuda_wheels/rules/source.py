@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Mapping
 
-from pants.engine.addresses import Address, UnparsedAddressInputs
+from pants.engine.addresses import Address
 from pants.engine.fs import (
     EMPTY_DIGEST,
     AddPrefix,
@@ -24,12 +24,12 @@ from pants.engine.target import (
     AllTargets,
     HydratedSources,
     HydrateSourcesRequest,
-    Targets,
     WrappedTarget,
     WrappedTargetRequest,
 )
 from pants.util.logging import LogLevel
 
+from cuda_wheels.rules.addresses import NamedTargets, NamedTargetsRequest
 from cuda_wheels.rules.programs import ProgramProcess
 from cuda_wheels.rules.stage import Tree, program_failure
 from cuda_wheels.sources import ArchiveSource, FilesSource, SdistSource, Source
@@ -204,14 +204,14 @@ class WheelsOfSource:
 async def wheels_of_source(request: PackageSourceRequest, targets: AllTargets) -> WheelsOfSource:
     wheels = [target for target in targets if target.has_field(WheelSourceField)]
     sources = await MultiGet(
-        Get(Targets, UnparsedAddressInputs, wheel[WheelSourceField].to_unparsed_address_inputs())
+        Get(NamedTargets, NamedTargetsRequest, NamedTargetsRequest.of(wheel[WheelSourceField]))
         for wheel in wheels
     )
     return WheelsOfSource(
         tuple(
             (wheel[AccelField].value, wheel[TorchField].value)
             for wheel, found in zip(wheels, sources)
-            if any(target.address == request.address for target in found)
+            if any(target.address == request.address for target in found.targets)
         )
     )
 

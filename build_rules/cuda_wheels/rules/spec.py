@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from dataclasses import dataclass
 from typing import Iterable, Mapping
 
 from pants.core.goals.package import PackageFieldSet
-from pants.engine.addresses import Address, Addresses, UnparsedAddressInputs
+from pants.core.util_rules.environments import LOCAL_ENVIRONMENT_MATCHER, EnvironmentsSubsystem
+from pants.engine.addresses import Address
 from pants.engine.engine_aware import EngineAwareParameter
 from pants.engine.rules import Get, MultiGet, collect_rules, rule
-from pants.engine.target import Target, Targets, WrappedTarget, WrappedTargetRequest
+from pants.engine.target import Target, WrappedTarget, WrappedTargetRequest
 from pants.util.frozendict import FrozenDict
 from pants.util.logging import LogLevel
 
+from cuda_wheels.rules.addresses import NamedTargets, NamedTargetsRequest
 from cuda_wheels.rules.programs import PROGRAM_PYTHON
 from cuda_wheels.rules.source import (
     PackageSource,
@@ -23,7 +26,7 @@ from cuda_wheels.rules.source import (
     SelectedPatchesRequest,
 )
 from cuda_wheels.rules.toolchain import Surroundings
-from cuda_wheels.sources import name_problem, version_problem
+from cuda_wheels.sources import FilesSource, name_problem, version_problem
 from cuda_wheels.subsystem import CudaWheelsSubsystem
 from cuda_wheels.tables.accelerators import find_accelerator
 from cuda_wheels.tables.glibc import platform_problem, platform_tag
@@ -364,6 +367,19 @@ def output_path_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
     )
 
 
+def environment_problems(field_set: CudaWheelFieldSet, names: Mapping[str, str]) -> tuple[str, ...]:
+    """A sentence if `environment` is none of the option's `names`."""
+    name = field_set.environment.value
+    if name == LOCAL_ENVIRONMENT_MATCHER or name in names:
+        return ()
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return (
+        f"`environment` is {name!r}, which `[environments-preview.names]` does not have.{hint} Add "
+        f"it there; there are {', '.join(sorted(names)) or 'none'}.",
+    )
+
+
 def mirror_problems(mirrors: Mapping[str, object]) -> tuple[str, ...]:
     """A sentence for each mirror of an option that is no text; Pants takes any value there."""
     return tuple(
@@ -408,15 +424,21 @@ async def follow_build_requires(request: RequiresRequest) -> Requires:
             )
             for address in waiting
         )
-        required = await MultiGet(
-            Get(
-                Addresses,
-                UnparsedAddressInputs,
-                one.target.get(BuildRequiresField).to_unparsed_address_inputs(),
+        # What names no target is a problem of the wheel that names it, not of `request`.
+        named = await MultiGet(
+            (
+                Get(
+                    NamedTargets,
+                    NamedTargetsRequest,
+                    NamedTargetsRequest.of(one.target[BuildRequiresField]),
+                )
+                if one.target.has_field(BuildRequiresField)
+                else Get(NamedTargets, NamedTargetsRequest(one.target.address, "", ()))
             )
             for one in wrapped
         )
-        found.update((address, tuple(some)) for address, some in zip(waiting, required))
+        required = [tuple(target.address for target in some.targets) for some in named]
+        found.update(zip(waiting, required))
         waiting = tuple(
             dict.fromkeys(address for some in required for address in some if address not in found)
         )
@@ -424,16 +446,20 @@ async def follow_build_requires(request: RequiresRequest) -> Requires:
 
 
 @rule(desc="Check a CUDA wheel target", level=LogLevel.DEBUG)
-async def check_spec(request: CudaWheelRequest, options: CudaWheelsSubsystem) -> CheckedSpec:
+async def check_spec(
+    request: CudaWheelRequest, options: CudaWheelsSubsystem, environments: EnvironmentsSubsystem
+) -> CheckedSpec:
     """Read a target's fields and check them together: every fault is reported, not the first."""
     fields = request.field_set
     row = row_of(fields)
     accel = find_accelerator(row.accel)
-    source_addresses, build_requires = await MultiGet(
-        Get(Addresses, UnparsedAddressInputs, fields.source.to_unparsed_address_inputs()),
-        Get(Targets, UnparsedAddressInputs, fields.build_requires.to_unparsed_address_inputs()),
+    named_source, build_requires = await MultiGet(
+        Get(NamedTargets, NamedTargetsRequest, NamedTargetsRequest.of(fields.source)),
+        Get(NamedTargets, NamedTargetsRequest, NamedTargetsRequest.of(fields.build_requires)),
     )
-    source = await Get(PackageSource, PackageSourceRequest(source_addresses[0]))
+    source = PackageSource(request.address, FilesSource("."), problems=named_source.problems)
+    if named_source.targets:
+        source = await Get(PackageSource, PackageSourceRequest(named_source.targets[0].address))
     patches = SelectedPatches((), ())
     if accel is not None:
         patches = await Get(SelectedPatches, SelectedPatchesRequest(source, row.accel, row.torch))
@@ -463,7 +489,7 @@ async def check_spec(request: CudaWheelRequest, options: CudaWheelsSubsystem) ->
         applied=applied,
         source=source,
         patches=patches,
-        build_requires=tuple(target.address for target in build_requires),
+        build_requires=tuple(target.address for target in build_requires.targets),
         links_torch=fields.links_torch.value,
         native=fields.native.value and row.accel != "cpu",
         env=tuple(sorted((fields.env.value or {}).items())),
@@ -489,7 +515,9 @@ async def check_spec(request: CudaWheelRequest, options: CudaWheelsSubsystem) ->
             *gpu_arch_rule_problems(fields),
             *env_problems(fields),
             *output_path_problems(fields),
-            *build_requires_problems(row, build_requires),
+            *environment_problems(fields, environments.names),
+            *build_requires.problems,
+            *build_requires_problems(row, build_requires.targets),
             *cycle_problems(request.address, requires.by_wheel),
             *narrow_problems,
             *rule_problems,

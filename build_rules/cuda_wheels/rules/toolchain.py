@@ -76,13 +76,18 @@ class CudaHome:
 class Surroundings:
     """What the probe found that changes between two runs and must not reach a cache key.
 
-    `no_cuda_home` is the directory that the option names, where it holds no toolkit.
+    `no_cuda_home` is the directory that the option names, where it holds no toolkit. `nvidia_smi`
+    is that program's path; `driver` and `driver_cuda`, the newest CUDA that the driver runs, are
+    None where it does not tell.
     """
 
     disk_free_gb: float
     environments: tuple[str, ...]
     gpus: tuple[str, ...]
     no_cuda_home: str | None = None
+    nvidia_smi: str | None = None
+    driver: str | None = None
+    driver_cuda: str | None = None
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,9 @@ def parse_probe(facts: Mapping[str, Any], cuda_home: str | None) -> ProbeResult:
             environments=tuple(facts["environments"]),
             gpus=tuple(facts["gpus"]),
             no_cuda_home=cuda_home if cuda_home and not home else None,
+            nvidia_smi=facts["nvidia_smi"],
+            driver=facts["driver"],
+            driver_cuda=facts["driver_cuda"],
         ),
     )
 
@@ -246,7 +254,7 @@ def _nvcc_problem(host: Host, row: Row) -> str | None:
     if declared is None:
         return None
     if host.cuda_home is None:
-        return _no_nvcc_problem(row, declared)
+        return no_nvcc_problem(row)
     found = host.cuda_home.nvcc_version
     if found.split(".")[:2] == declared.split("."):
         return None
@@ -256,9 +264,10 @@ def _nvcc_problem(host: Host, row: Row) -> str | None:
     )
 
 
-def _no_nvcc_problem(row: Row, declared: str) -> str | None:
-    """The build environment has no compiler: CUDA 12's nvcc is not on the package index."""
-    if toolkit_version(row.arch, row.accel, row.torch):
+def no_nvcc_problem(row: Row) -> str | None:
+    """That no lock can hold the row's compiler: CUDA 12's nvcc is not on the package index."""
+    declared = cuda_version(row.accel)
+    if declared is None or toolkit_version(row.arch, row.accel, row.torch):
         return None
     return (
         f"`{row.accel}` needs the compiler of CUDA {declared}, which the package index does not "

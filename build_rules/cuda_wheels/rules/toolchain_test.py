@@ -116,6 +116,9 @@ def _probe_document(**changes: object) -> dict:
         "environments": [],
         "cuda_home": None,
         "gpus": [],
+        "nvidia_smi": None,
+        "driver": None,
+        "driver_cuda": None,
         **changes,
     }
 

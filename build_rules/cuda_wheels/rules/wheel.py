@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 
 from pants.core.goals.package import BuiltPackage, BuiltPackageArtifact, PackageFieldSet
-from pants.core.util_rules.environments import EnvironmentNameRequest
+from pants.core.util_rules.environments import EnvironmentNameRequest, EnvironmentsSubsystem
 from pants.engine.addresses import Address
 from pants.engine.environment import EnvironmentName
 from pants.engine.fs import (
@@ -25,12 +25,18 @@ from pants.engine.target import WrappedTarget, WrappedTargetRequest
 from pants.engine.unions import UnionRule
 from pants.util.logging import LogLevel
 
-from cuda_wheels.rules.build_env import BuildEnvLock, BuildEnvLockRequest
+from cuda_wheels.rules.build_env import BuildEnvLock, BuildEnvLockRequest, lock_problem
 from cuda_wheels.rules.compile import CompiledWheel, CompileRequest
 from cuda_wheels.rules.inspect import InspectedWheel, InspectRequest
 from cuda_wheels.rules.repair import RepairedWheel, RepairRequest
 from cuda_wheels.rules.source import PatchedTreeRequest
-from cuda_wheels.rules.spec import CheckedSpec, CudaWheelFieldSet, CudaWheelRequest, WheelSpec
+from cuda_wheels.rules.spec import (
+    CheckedSpec,
+    CudaWheelFieldSet,
+    CudaWheelRequest,
+    WheelSpec,
+    environment_problems,
+)
 from cuda_wheels.rules.stage import SKIP, StageFailure, Tree
 from cuda_wheels.rules.toolchain import (
     Host,
@@ -141,7 +147,7 @@ async def build_wheel(request: CudaWheelRequest, platform: Platform) -> Fallible
     wrong_platform = platform_problem(spec.row.arch, platform, request.field_set.environment.value)
     problems = (
         *checked.problems,
-        *_lock_problems(lock, request.address, checked.problems),
+        *_lock_problems(lock, checked),
         *wrong_platform,
         *(() if wrong_platform else host_problems(host, spec.row)),
         *cuda_home_problems(surroundings),
@@ -153,16 +159,11 @@ async def build_wheel(request: CudaWheelRequest, platform: Platform) -> Fallible
     return await Get(FallibleCudaWheel, CheckedBuild(spec, host, lock))
 
 
-def _lock_problems(
-    lock: BuildEnvLock, address: Address, other_problems: tuple[str, ...]
-) -> tuple[str, ...]:
+def _lock_problems(lock: BuildEnvLock, checked: CheckedSpec) -> tuple[str, ...]:
     """A missing lock, unless the row itself is wrong: then it needs none."""
-    if lock.digest != EMPTY_DIGEST or other_problems:
+    if lock.digest != EMPTY_DIGEST or checked.problems:
         return ()
-    return (
-        f"The row has no locked build environment: {lock.path} does not exist. Make it with "
-        f"`./pants cuda-lock {address}`, look at it, and commit it.",
-    )
+    return (lock_problem(checked.spec.row, checked.spec.address),)
 
 
 @rule
@@ -244,7 +245,15 @@ async def build_requirements(request: BuildRequirementsRequest) -> BuildRequirem
 
 
 @rule
-async def build_wheel_in_environment(request: CudaWheelInEnvironmentRequest) -> FallibleCudaWheel:
+async def build_wheel_in_environment(
+    request: CudaWheelInEnvironmentRequest, environments: EnvironmentsSubsystem
+) -> FallibleCudaWheel:
+    # Pants raises for such a name, which would end the goal for all wheels.
+    unknown = environment_problems(request.field_set, environments.names)
+    if unknown:
+        return FallibleCudaWheel(
+            request.field_set.address, failure=StageFailure("check", "\n".join(unknown))
+        )
     environment = await Get(
         EnvironmentName,
         EnvironmentNameRequest,

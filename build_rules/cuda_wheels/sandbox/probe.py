@@ -22,6 +22,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -163,12 +164,28 @@ def cuda_facts(cuda_home: str | None, hashes: FileHashes) -> Facts | None:
     return {"nvcc_version": release.group(1), "sha256": digest}
 
 
-def gpu_facts() -> list[str]:
-    """The compute capabilities of this machine's GPUs, each once, lowest first."""
+def gpu_facts() -> Facts:
+    """What nvidia-smi tells: the compute capabilities of the GPUs, each once, lowest first; the
+    driver's version; and the newest CUDA that it runs, which stands in the banner alone.
+    """
     path = shutil.which("nvidia-smi")
-    text = (path and _output(path, "--query-gpu=compute_cap", "--format=csv,noheader")) or ""
-    found = set(re.findall(r"^\s*(\d+\.\d+)\s*$", text, flags=re.MULTILINE))
-    return sorted(found, key=lambda value: tuple(map(int, value.split("."))))
+    if path is None:
+        return {"gpus": [], "nvidia_smi": None, "driver": None, "driver_cuda": None}
+    calls = (("--query-gpu=compute_cap,driver_version", "--format=csv,noheader"), ())
+    # Each call may have to wait for the driver: at the same time.
+    with ThreadPoolExecutor(len(calls)) as pool:
+        listing, banner = pool.map(lambda arguments: _output(path, *arguments) or "", calls)
+    gpus = re.findall(r"^\s*(\d+\.\d+)\s*,\s*(\d[\d.]*)", listing, flags=re.MULTILINE)
+    cuda = re.search(r"CUDA (?:UMD )?Version\s*:\s*(\d+\.\d+)", banner)
+    driver = re.search(r"Driver Version\s*:\s*(\d[\d.]*)", banner)
+    return {
+        "gpus": sorted(
+            {gpu for gpu, _ in gpus}, key=lambda value: tuple(map(int, value.split(".")))
+        ),
+        "nvidia_smi": path,
+        "driver": gpus[0][1] if gpus else driver and driver.group(1),
+        "driver_cuda": cuda and cuda.group(1),
+    }
 
 
 def python_facts() -> Facts:
@@ -224,7 +241,7 @@ def facts(request: Mapping[str, Any]) -> Facts:
         "disk_free_gb": free_disk_gb(cache),
         "environments": environments(cache),
         "cuda_home": cuda_facts(request.get("cuda_home"), hashes),
-        "gpus": gpu_facts(),
+        **gpu_facts(),
     }
     hashes.save()
     return found

@@ -76,6 +76,7 @@ def test_absent_things_are_null(
     found = run(tmp_path, capsys, cuda_home=str(tmp_path / "none"))
     assert [found[name] for name in ("gcc", "gxx", "git", "cuda_home")] == [None] * 4
     assert found["gpus"] == []
+    assert [found[name] for name in ("nvidia_smi", "driver", "driver_cuda")] == [None] * 3
 
 
 def test_compiler_is_found_by_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,20 +144,57 @@ def test_cuda_home(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "expected"),
+    ("listing", "banner", "expected"),
     [
-        pytest.param("echo 9.0", ["9.0"], id="one"),
-        pytest.param("echo 12.0; echo 9.0; echo 9.0", ["9.0", "12.0"], id="several"),
-        pytest.param("echo No devices were found", [], id="none"),
-        pytest.param("echo 9.0; exit 9", [], id="driver-broken"),
+        pytest.param(
+            "echo 9.0, 580.95.05",
+            "| NVIDIA-SMI 580.95.05  Driver Version: 580.95.05  CUDA Version: 13.0 |",
+            (["9.0"], "580.95.05", "13.0"),
+            id="one",
+        ),
+        pytest.param(
+            "echo 12.0, 570.1; echo 9.0, 570.1; echo 9.0, 570.1",
+            "CUDA Version: 12.8",
+            (["9.0", "12.0"], "570.1", "12.8"),
+            id="several",
+        ),
+        pytest.param(
+            "echo 9.0, 590.44.01",
+            "KMD Version: 590.44.01  CUDA UMD Version: 13.1",
+            (["9.0"], "590.44.01", "13.1"),
+            id="newer banner",
+        ),
+        pytest.param(
+            "echo No devices were found", "No devices were found", ([], None, None), id="none"
+        ),
+        pytest.param(
+            "echo 9.0, 580.95; exit 9", "CUDA Version: 13.0", ([], None, "13.0"), id="broken"
+        ),
+        pytest.param(
+            "echo 'Field \"compute_cap\" is not a valid field to query.'; exit 2",
+            "| Driver Version: 470.82.01  CUDA Version: 11.4 |",
+            ([], "470.82.01", "11.4"),
+            id="too old to tell",
+        ),
+        pytest.param(
+            "echo 9.0, 580.95", "CUDA Version: N/A", (["9.0"], "580.95", None), id="no libcuda"
+        ),
     ],
 )
-def test_gpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, expected: list[str]
+def test_gpus_and_driver(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    listing: str,
+    banner: str,
+    expected: tuple[list[str], str | None, str | None],
 ) -> None:
-    script(tmp_path / "nvidia-smi", output)
+    path = script(
+        tmp_path / "nvidia-smi", f'if [ $# = 0 ]; then echo "{banner}"; exit; fi; {listing}'
+    )
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert probe.gpu_facts() == expected
+    found = probe.gpu_facts()
+    assert (found["gpus"], found["driver"], found["driver_cuda"]) == expected
+    assert found["nvidia_smi"] == path
 
 
 def test_a_hanging_driver_does_not_hang_the_probe(
@@ -165,7 +203,8 @@ def test_a_hanging_driver_does_not_hang_the_probe(
     script(tmp_path / "nvidia-smi", "exec sleep 60")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(probe, "COMMAND_TIMEOUT_S", 0.2)
-    assert probe.gpu_facts() == []
+    found = probe.gpu_facts()
+    assert (found["gpus"], found["driver"], found["driver_cuda"]) == ([], None, None)
 
 
 def test_free_disk_of_a_cache_that_is_not_there_yet(tmp_path: Path) -> None:

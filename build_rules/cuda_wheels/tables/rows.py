@@ -109,6 +109,13 @@ def _accel_problems(accel: str) -> tuple[str, ...]:
     names = tuple(known.name for known in ACCELERATORS)
     if accel in names:
         return ()
+    listed = [word for word in re.split(r"[\s,;]+", accel) if word]
+    if len(listed) > 1 and set(listed) <= set(names):
+        once = tuple(dict.fromkeys(listed))
+        ways = (
+            f"Write {once[0]!r}" if len(once) == 1 else f"Make a row of each of {', '.join(once)}"
+        )
+        return (f"`accel` is {accel!r}, but a row is for one accelerator. {ways}.",)
     written = accel.lower().replace("cuda", "cu").replace(".", "").replace("-", "")
     hint = _did_you_mean(accel, names, {accel: written} if written in names else {})
     return (f"`accel` is {accel!r}, which is unknown.{hint} Known: {', '.join(names)}.",)
