@@ -147,9 +147,10 @@ def test_cuda_home(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ("listing", "banner", "expected"),
     [
         pytest.param(
-            "echo 9.0, 580.95.05",
-            "| NVIDIA-SMI 580.95.05  Driver Version: 580.95.05  CUDA Version: 13.0 |",
-            (["9.0"], "580.95.05", "13.0"),
+            # As an H200 tells it.
+            "echo 9.0, 580.159.04",
+            "| NVIDIA-SMI 580.159.04             Driver Version: 580.159.04     CUDA Version: 13.0     |",
+            (["9.0"], "580.159.04", "13.0"),
             id="one",
         ),
         pytest.param(
