@@ -12,8 +12,11 @@ import functools
 import re
 from dataclasses import dataclass
 from typing import Any, Callable, Union
+from urllib.parse import urlsplit
 
 from packaging.version import InvalidVersion, Version
+
+from cuda_wheels.tables.upstreams import github, github_problem
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -56,6 +59,21 @@ def version_problem(owner: str, version: str) -> str | None:
     return None
 
 
+def _index_file_problems(owner: str, name: Any, version: Any, sha256: Any) -> tuple[str, ...]:
+    """What is wrong with the name, the version and the pin of a file of a package index."""
+    problems: list[str | None] = [*_text_problems(owner, name=name, version=version)]
+    if isinstance(name, str) and "://" in name:
+        problems.append(
+            f"{owner}: the name is an address. For the file there write "
+            f"`archive_source({name!r}, sha256=...)`."
+        )
+    elif isinstance(name, str) and name.strip():
+        problems.append(name_problem(f"{owner}: `name`", name))
+    if isinstance(version, str) and version.strip():
+        problems.append(version_problem(f"{owner}: `version`", version))
+    return (*(problem for problem in problems if problem), *_sha256_problems(owner, sha256))
+
+
 @dataclass(frozen=True)
 class SdistSource:
     """`sdist_source(name, version, sha256=...)`: a source distribution of a Python package index.
@@ -71,30 +89,40 @@ class SdistSource:
     def problems(self) -> tuple[str, ...]:
         """Everything wrong with this value, one sentence a fault; empty if it is usable."""
         owner = f"sdist_source({self.name!r}, {self.version!r})"
-        return (
-            *_text_problems(owner, name=self.name, version=self.version),
-            *self._unusable(owner),
-            *_sha256_problems(owner, self.sha256),
-        )
-
-    def _unusable(self, owner: str) -> tuple[str, ...]:
-        """What is text, but no name and no version."""
-        problems: list[str | None] = []
-        if isinstance(self.name, str) and "://" in self.name:
-            problems.append(
-                f"{owner}: the name is an address. For the file there write "
-                f"`archive_source({self.name!r}, sha256=...)`."
-            )
-        elif isinstance(self.name, str) and self.name.strip():
-            problems.append(name_problem(f"{owner}: `name`", self.name))
-        if isinstance(self.version, str) and self.version.strip():
-            problems.append(version_problem(f"{owner}: `version`", self.version))
-        return tuple(problem for problem in problems if problem)
+        return _index_file_problems(owner, self.name, self.version, self.sha256)
 
     @property
     def title(self) -> str:
         """The source as messages name it."""
         return f"sdist {self.name} {self.version}"
+
+    @property
+    def description(self) -> str:
+        """The source with its pin, as the facts of a wheel record it."""
+        return f"{self.title}, sha256 {self.sha256}"
+
+
+@dataclass(frozen=True)
+class WheelSource:
+    """`wheel_source(name, version, sha256=...)`: a wheel of a Python package index, unpacked.
+
+    For a package whose wheel carries its whole source. Of the wheels of that version the one with
+    the pinned hash is taken, whatever Python or platform its tag names.
+    """
+
+    name: str
+    version: str
+    sha256: str = ""
+
+    def problems(self) -> tuple[str, ...]:
+        """Everything wrong with this value, one sentence a fault; empty if it is usable."""
+        owner = f"wheel_source({self.name!r}, {self.version!r})"
+        return _index_file_problems(owner, self.name, self.version, self.sha256)
+
+    @property
+    def title(self) -> str:
+        """The source as messages name it."""
+        return f"wheel {self.name} {self.version}"
 
     @property
     def description(self) -> str:
@@ -129,6 +157,99 @@ class ArchiveSource:
         return f"{self.title}, sha256 {self.sha256}"
 
 
+GIT_SCHEMES = ("https", "http", "ssh", "file")
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class GitSource:
+    """`git_source(url, commit=..., subdirectory="")`: a commit of a git repository.
+
+    The tree is what the commit holds, its submodules included, without `.git`; `subdirectory`
+    takes one folder of it. `[cuda-wheels].source_mirrors` rewrites the beginning of the address
+    and of those of the submodules.
+    """
+
+    url: str
+    commit: str = ""
+    subdirectory: str = ""
+
+    def problems(self) -> tuple[str, ...]:
+        """Everything wrong with this value, one sentence a fault; empty if it is usable."""
+        owner = f"git_source({self.url!r})"
+        found = _text_problems(owner, url=self.url)
+        url_problem = None if found else _git_url_problem(self.url)
+        if url_problem:
+            # Not the address: where it holds a password, no message may repeat it.
+            owner = "git_source(...)"
+            found = (f"{owner}: {url_problem}",)
+        return (*found, *self._commit_problems(owner), *self._subdirectory_problems(owner))
+
+    def _commit_problems(self, owner: str) -> tuple[str, ...]:
+        commit = self.commit
+        if isinstance(commit, str) and _COMMIT.fullmatch(commit):
+            return ()
+        if isinstance(commit, str) and re.fullmatch(r"[0-9a-fA-F]{7,64}", commit):
+            how = f"`git rev-parse {commit.lower()}` in a clone prints it in full."
+        else:
+            tag = commit.strip() if isinstance(commit, str) and commit.strip() else "TAG"
+            how = (
+                f"`git ls-remote URL {tag} '{tag}^{{}}'` prints it; of two lines the one that ends "
+                "in `^{}` names the commit."
+            )
+        return (
+            f"{owner}: `commit` is {commit!r}, which is no whole commit: 40 lower-case hexadecimal "
+            "digits (64 in a repository of sha256). A tag or a branch can move, and a short commit "
+            f"can become ambiguous. {how}",
+        )
+
+    def _subdirectory_problems(self, owner: str) -> tuple[str, ...]:
+        folder = self.subdirectory
+        if isinstance(folder, str) and not (
+            folder.startswith("/") or ".." in folder.split("/") or "\\" in folder
+        ):
+            return ()
+        return (
+            f"{owner}: `subdirectory` is {folder!r}: name a folder of the repository, for instance "
+            "'libs/pointops', or leave it out for all of it.",
+        )
+
+    @property
+    def title(self) -> str:
+        """The source as messages name it."""
+        return f"git {self.url}"
+
+    @property
+    def description(self) -> str:
+        """The source with its pin, as the facts of a wheel record it."""
+        folder = f", folder {self.subdirectory}" if self.subdirectory else ""
+        return f"{self.title}, commit {self.commit}{folder}"
+
+
+def _git_url_problem(url: str) -> str | None:
+    """Why git is not asked for `url`; None if it can be."""
+    try:
+        parts = urlsplit(url)
+        user, password, host = parts.username, parts.password, parts.hostname
+    except ValueError as error:
+        return f"its address is none: {error}."
+    if password or (user and parts.scheme != "ssh"):
+        return (
+            "its address holds a user or a password, which would be recorded in every wheel. Take "
+            "them out, and lead the address to one with them by [cuda-wheels].source_mirrors in a "
+            "file of your own (`.pants.rc`), which is recorded nowhere."
+        )
+    if re.search(r"[\s\x00-\x1f]", url):
+        return f"its address {url!r} has white space in it."
+    has_host = bool(host) and not str(host).startswith("-")
+    if parts.scheme not in GIT_SCHEMES or not (has_host or parts.scheme == "file"):
+        return (
+            f"its address {url!r} is none of {', '.join(f'`{s}://`' for s in GIT_SCHEMES)}. For "
+            "`git@HOST:PATH` write `ssh://git@HOST/PATH`."
+        )
+    return github_problem(url)
+
+
 @dataclass(frozen=True)
 class FilesSource:
     """`files_source(root)`: files of this repository, below `root` beside the BUILD file.
@@ -158,14 +279,20 @@ class FilesSource:
         return self.title
 
 
-Source = Union[SdistSource, ArchiveSource, FilesSource]
+Source = Union[SdistSource, WheelSource, ArchiveSource, GitSource, FilesSource]
 
 # How each is written, for the message about a call that is not.
 _FORMS: tuple[tuple[str, type, str], ...] = (
     ("sdist_source", SdistSource, 'sdist_source("NAME", "VERSION", sha256="...")'),
+    ("wheel_source", WheelSource, 'wheel_source("NAME", "VERSION", sha256="...")'),
     ("archive_source", ArchiveSource, 'archive_source("https://...", sha256="...")'),
+    ("git_source", GitSource, 'git_source("https://...", commit="...", subdirectory="...")'),
     ("files_source", FilesSource, 'files_source("DIRECTORY")'),
 )
+
+
+SOURCE_TYPES = tuple(source for _, source, _ in _FORMS)
+SOURCE_ALIASES = tuple(alias for alias, _, _ in _FORMS)
 
 
 def _constructor(alias: str, source: type, form: str) -> Callable[..., Source]:
@@ -184,4 +311,7 @@ def _constructor(alias: str, source: type, form: str) -> Callable[..., Source]:
     return construct
 
 
-BUILD_FILE_OBJECTS = {alias: _constructor(alias, source, form) for alias, source, form in _FORMS}
+BUILD_FILE_OBJECTS: dict[str, Callable[..., Any]] = {
+    **{alias: _constructor(alias, source, form) for alias, source, form in _FORMS},
+    "github": github,
+}

@@ -4,9 +4,18 @@ from typing import Any
 
 import pytest
 
-from cuda_wheels.sources import BUILD_FILE_OBJECTS, FilesSource, SdistSource
+from cuda_wheels.sources import (
+    BUILD_FILE_OBJECTS,
+    FilesSource,
+    GitSource,
+    SdistSource,
+    WheelSource,
+)
+from cuda_wheels.tables.upstreams import github
 
 SHA256 = "0" * 64
+COMMIT = "1" * 40
+URL = "https://git.example/owner/name"
 
 
 @pytest.mark.parametrize(
@@ -19,6 +28,10 @@ SHA256 = "0" * 64
         ("sdist_source", ("torch-scatter", "2.1.2"), {"sha256": [SHA256]}),
         ("archive_source", (), {}),
         ("archive_source", ({},), {}),
+        ("wheel_source", ("cumm",), {}),
+        ("git_source", (), {"commit": COMMIT}),
+        ("git_source", (URL,), {"tag": "v1.0"}),
+        ("git_source", (URL,), {"commit": [COMMIT]}),
         ("files_source", (), {}),
     ],
 )
@@ -36,6 +49,12 @@ def test_a_right_call_is_the_value() -> None:
     source = BUILD_FILE_OBJECTS["sdist_source"]("flash_attn", "2.8.3.post2", sha256=SHA256)
     assert source == SdistSource("flash_attn", "2.8.3.post2", SHA256)
     assert source.problems() == ()
+    wheel = BUILD_FILE_OBJECTS["wheel_source"]("cumm", "0.8.2", sha256=SHA256)
+    assert wheel == WheelSource("cumm", "0.8.2", SHA256) and wheel.problems() == ()
+    address = BUILD_FILE_OBJECTS["github"]("Pointcept/Pointcept")
+    git = BUILD_FILE_OBJECTS["git_source"](address, commit=COMMIT, subdirectory="libs/pointops")
+    assert git == GitSource(github("Pointcept/Pointcept"), COMMIT, "libs/pointops")
+    assert git.problems() == ()
 
 
 @pytest.mark.parametrize(
@@ -51,12 +70,95 @@ def test_a_right_call_is_the_value() -> None:
     ],
 )
 def test_what_is_no_name_or_no_version(name: Any, version: Any, words: str) -> None:
-    (problem,) = SdistSource(name, version, SHA256).problems()
-    assert words in problem
+    for source in (SdistSource(name, version, SHA256), WheelSource(name, version, SHA256)):
+        (problem,) = source.problems()
+        assert words in problem
 
 
 def test_all_faults_come_together() -> None:
     assert len(SdistSource("a b", "x", "y").problems()) == 3
+    assert len(WheelSource("a b", "x", "y").problems()) == 3
+    assert len(GitSource("", "v1", "..").problems()) == 3
+    assert len(GitSource("ext::sh", "v1", "/").problems()) == 3
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        URL,
+        "http://127.0.0.1:8000/name.git",
+        "ssh://git@git.example/owner/name.git",
+        "file:///srv/git/name.git",
+    ],
+)
+@pytest.mark.parametrize("commit", [COMMIT, "0123456789abcdef" * 4])
+@pytest.mark.parametrize("subdirectory", ["", ".", "libs/a..b"])
+def test_a_pinned_commit(url: str, commit: str, subdirectory: str) -> None:
+    assert GitSource(url, commit, subdirectory).problems() == ()
+
+
+@pytest.mark.parametrize(
+    ("commit", "words"),
+    [
+        ("", "git ls-remote URL TAG 'TAG^{}'"),
+        ("v1.0", "git ls-remote URL v1.0 'v1.0^{}'"),
+        ("main", "git ls-remote URL main"),
+        ("abc1234", "git rev-parse abc1234"),
+        ("A" * 40, f"git rev-parse {'a' * 40}"),
+        ("1" * 63, "no whole commit"),
+        (None, "git ls-remote URL TAG"),
+        (7, "no whole commit"),
+    ],
+)
+def test_a_tag_a_branch_or_a_short_commit_is_no_pin(commit: Any, words: str) -> None:
+    (problem,) = GitSource(URL, commit).problems()
+    assert words in problem and repr(commit) in problem and URL in problem
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("--upload-pack=touch x", "white space"),
+        ("--upload-pack=touch", "`https://`"),
+        ("ext::sh -c id", "white space"),
+        ("ext::id", "`https://`"),
+        ("git://git.example/name", "`https://`"),
+        ("git@git.example:owner/name.git", "`ssh://git@HOST/PATH`"),
+        ("/srv/git/name", "`file://`"),
+        ("owner/name", "`https://`"),
+        ("https:///name", "`https://`"),
+        ("ssh://-oProxyCommand=id/name", "`https://`"),
+        ("https://[::1/name", "Invalid IPv6"),
+        ("https://git.example/a\nb", "white space"),
+        (github("Pointcept"), "'Pointcept' is no repository"),
+        (github(None), "'None' is no repository"),
+        (github(URL), "is no repository"),
+        ("", "`url`"),
+        (3, "`url`"),
+    ],
+)
+def test_what_git_is_not_asked_for(url: Any, words: str) -> None:
+    (problem,) = GitSource(url, COMMIT).problems()
+    assert words in problem
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://someone:s3cret@git.example/name",
+        "https://s3cret@git.example/name",
+        "ssh://git:s3cret@git.example/name",
+    ],
+)
+def test_a_password_has_no_place_in_a_recipe(url: str) -> None:
+    (problem,) = GitSource(url, COMMIT).problems()
+    assert "[cuda-wheels].source_mirrors" in problem and "s3cret" not in problem
+
+
+@pytest.mark.parametrize("folder", ["/libs", "..", "a/../..", "a\\b", None, 3])
+def test_a_subdirectory_is_a_folder_of_the_repository(folder: Any) -> None:
+    (problem,) = GitSource(URL, COMMIT, folder).problems()
+    assert repr(folder) in problem
 
 
 @pytest.mark.parametrize("root", ["/tmp", "..", "a/../..", "", 3])

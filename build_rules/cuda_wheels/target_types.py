@@ -29,7 +29,7 @@ from pants.engine.target import (
 )
 from pants.util.strutil import help_text
 
-from cuda_wheels.sources import ArchiveSource, FilesSource, SdistSource, Source
+from cuda_wheels.sources import SOURCE_ALIASES, SOURCE_TYPES, Source
 from cuda_wheels.tables.accelerators import ACCELERATORS
 from cuda_wheels.tables.gpu_archs import GPU_ARCH_RULES
 
@@ -47,21 +47,26 @@ class SourceOriginField(Field):
 
           * `sdist_source("torch-scatter", "2.1.2", sha256="...")`: a source distribution of the
             package index in `[python-repos]`; none of its code is run to fetch it
+          * `wheel_source("cumm", "0.8.2", sha256="...")`: a wheel of that index that carries the
+            package's source, unpacked whole
           * `archive_source("https://...tar.gz", sha256="...")`: a tar or zip archive
+          * `git_source(github("Pointcept/Pointcept"), commit="...", subdirectory="libs/pointops")`:
+            a commit of a git repository with its submodules, or one folder of it. A tag or a
+            branch is no pin: `git ls-remote URL TAG` prints the commit
           * `files_source("vecadd")`: files of this repository; `sources` names them
 
-        A missing or malformed hash is reported when a wheel of this source is packaged.
+        A missing or malformed hash or commit is reported when a wheel of this source is packaged.
         """)
 
     @classmethod
     def compute_value(cls, raw_value: Any, address: Address) -> Source:
         value = super().compute_value(raw_value, address)
-        if not isinstance(value, (SdistSource, ArchiveSource, FilesSource)):
+        if not isinstance(value, SOURCE_TYPES):
             raise InvalidFieldTypeException(
                 address,
                 cls.alias,
                 raw_value,
-                expected_type="an `sdist_source(...)`, `archive_source(...)` or `files_source(...)`",
+                expected_type=f"one of {', '.join(f'`{alias}(...)`' for alias in SOURCE_ALIASES)}",
             )
         return value
 
@@ -88,8 +93,8 @@ class CudaSourceTarget(Target):
     alias: ClassVar[str] = "cuda_source"
     core_fields = (*COMMON_TARGET_FIELDS, SourceOriginField, SourceFilesField)
     help = help_text("""
-        The pinned source of a native package: an archive, a source distribution or files of this
-        repository, with the patches that make it build.
+        The pinned source of a native package: an archive, a source distribution, a commit or files
+        of this repository, with the patches that make it build.
 
         `cuda_wheel` targets name it in their `source` field. It is fetched once, its hash is
         verified before anything is unpacked, and each wheel gets the patches that match its row.

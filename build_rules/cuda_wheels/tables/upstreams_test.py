@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cuda_wheels.tables.upstreams import PYTORCH_INDEX, torch_index
+from cuda_wheels.tables.upstreams import GITHUB, PYTORCH_INDEX, github, github_problem, torch_index
 
 
 @pytest.mark.parametrize(
@@ -11,3 +11,14 @@ from cuda_wheels.tables.upstreams import PYTORCH_INDEX, torch_index
 )
 def test_torch_index(accel: str, folder: str) -> None:
     assert torch_index(accel) == f"{PYTORCH_INDEX}/{folder}"
+
+
+def test_the_address_of_a_repository() -> None:
+    assert github("Pointcept/Pointcept") == f"{GITHUB}/Pointcept/Pointcept"
+    assert github_problem(github("Pointcept/Pointcept")) is None
+    assert github_problem("https://git.example/anything") is None
+
+
+@pytest.mark.parametrize("repository", ["", "owner", "owner/", "/name", "a/b/c", "a b/c", None])
+def test_what_is_no_repository(repository: object) -> None:
+    assert "OWNER/NAME" in (github_problem(github(repository)) or "")
