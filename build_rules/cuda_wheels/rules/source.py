@@ -32,8 +32,7 @@ from pants.util.logging import LogLevel
 from cuda_wheels.rules.addresses import NamedTargets, NamedTargetsRequest
 from cuda_wheels.rules.programs import ProgramProcess
 from cuda_wheels.rules.stage import Tree, program_failure
-from cuda_wheels.sources import ArchiveSource, FilesSource, SdistSource, Source
-from cuda_wheels.subsystem import CudaWheelsSubsystem
+from cuda_wheels.sources import ArchiveSource, FilesSource, GitSource, Source, WheelSource
 from cuda_wheels.tables.accelerators import cuda_version
 from cuda_wheels.tables.patches import PatchHeader, parse_header, selects
 from cuda_wheels.target_types import (
@@ -259,35 +258,45 @@ class FetchRequest:
     source: PackageSource
 
 
-def mirrored(url: str, mirrors: Mapping[str, str]) -> str:
-    """`url` with its longest beginning that `mirrors` names replaced."""
-    for prefix in sorted(mirrors, key=len, reverse=True):
-        if url.startswith(prefix):
-            return mirrors[prefix] + url[len(prefix) :]
-    return url
+def fetch_document(origin: Source) -> dict[str, str]:
+    """The JSON file of the program that fetches a source which is not in this repository.
 
-
-def fetch_document(origin: Source, mirrors: Mapping[str, str]) -> dict[str, str]:
-    """The JSON file of the fetch program for a source that is not in this repository."""
-    if isinstance(origin, SdistSource):
+    It says what is fetched and not from where: the program reads the mirrors of an address, like
+    the addresses of indexes, from the session's settings.
+    """
+    assert not isinstance(origin, FilesSource)
+    if isinstance(origin, GitSource):
         return {
-            "kind": "sdist",
-            "name": origin.name,
-            "version": origin.version,
-            "sha256": origin.sha256,
+            "url": origin.url,
+            "commit": origin.commit,
+            "subdirectory": origin.subdirectory,
             "out": TREE,
         }
-    assert isinstance(origin, ArchiveSource)
+    if isinstance(origin, ArchiveSource):
+        return {"kind": "archive", "url": origin.url, "sha256": origin.sha256, "out": TREE}
     return {
-        "kind": "archive",
-        "url": mirrored(origin.url, mirrors),
+        "kind": "wheel" if isinstance(origin, WheelSource) else "sdist",
+        "name": origin.name,
+        "version": origin.version,
         "sha256": origin.sha256,
         "out": TREE,
     }
 
 
+def _fetch_program(origin: Source) -> ProgramProcess:
+    document = fetch_document(origin)
+    description = f"Fetch {origin.title}"
+    if isinstance(origin, GitSource):
+        return ProgramProcess.create(
+            "git", document, description=description, locks=(), output_directories=(TREE,)
+        )
+    return ProgramProcess.create(
+        "fetch", document, description=description, output_directories=(TREE,)
+    )
+
+
 @rule(desc="Fetch a source", level=LogLevel.DEBUG)
-async def fetch_source(request: FetchRequest, options: CudaWheelsSubsystem) -> Tree:
+async def fetch_source(request: FetchRequest) -> Tree:
     source = request.source
     if isinstance(source.origin, FilesSource):
         root = _root(source.address, source.origin)
@@ -295,16 +304,7 @@ async def fetch_source(request: FetchRequest, options: CudaWheelsSubsystem) -> T
             Digest, DigestSubset(source.files, PathGlobs([f"{literal_glob(root)}/**"]))
         )
         return Tree(await Get(Digest, RemovePrefix(files, root)))
-    result = await Get(
-        FallibleProcessResult,
-        ProgramProcess,
-        ProgramProcess.create(
-            "fetch",
-            fetch_document(source.origin, options.source_mirrors),
-            description=f"Fetch {source.origin.title}",
-            output_directories=(TREE,),
-        ),
-    )
+    result = await Get(FallibleProcessResult, ProgramProcess, _fetch_program(source.origin))
     failure = program_failure("fetch", result)
     if failure:
         return Tree(failure=failure)

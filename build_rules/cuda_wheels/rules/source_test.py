@@ -8,12 +8,18 @@ from pants.engine.addresses import Address
 from cuda_wheels.rules.source import (
     fetch_document,
     literal_glob,
-    mirrored,
     missing_files,
     read_patches,
     root_problems,
 )
-from cuda_wheels.sources import ArchiveSource, FilesSource, SdistSource
+from cuda_wheels.sources import (
+    ArchiveSource,
+    FilesSource,
+    GitSource,
+    SdistSource,
+    Source,
+    WheelSource,
+)
 
 ADDRESS = Address("packages/thing", target_name="src")
 SHA = "ab" * 32
@@ -41,27 +47,28 @@ def test_all_faults_of_a_source_are_reported_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "expected"),
+    ("source", "expected"),
     [
-        ("https://a.example/x.tar.gz", "https://mirror.example/x.tar.gz"),
-        ("https://a.example/deep/x.tar.gz", "file:///disk/x.tar.gz"),
-        ("https://b.example/x.tar.gz", "https://b.example/x.tar.gz"),
+        (
+            SdistSource("thing", "1.0", SHA),
+            {"kind": "sdist", "name": "thing", "version": "1.0", "sha256": SHA},
+        ),
+        (
+            WheelSource("thing", "1.0", SHA),
+            {"kind": "wheel", "name": "thing", "version": "1.0", "sha256": SHA},
+        ),
+        (
+            ArchiveSource("https://a.example/x.zip", SHA),
+            {"kind": "archive", "url": "https://a.example/x.zip", "sha256": SHA},
+        ),
+        (
+            GitSource("https://a.example/x", "1" * 40, "libs/x"),
+            {"url": "https://a.example/x", "commit": "1" * 40, "subdirectory": "libs/x"},
+        ),
     ],
 )
-def test_the_longest_mirror_applies(url: str, expected: str) -> None:
-    mirrors = {
-        "https://a.example/": "https://mirror.example/",
-        "https://a.example/deep/": "file:///disk/",
-    }
-    assert mirrored(url, mirrors) == expected
-
-
-def test_an_archive_is_fetched_from_its_mirror() -> None:
-    document = fetch_document(
-        ArchiveSource("https://a.example/x.zip", sha256=SHA), {"https://a.example": "file:///m"}
-    )
-    assert document["url"] == "file:///m/x.zip"
-    assert document["sha256"] == SHA
+def test_what_the_programs_are_asked_for(source: Source, expected: dict[str, str]) -> None:
+    assert fetch_document(source) == {**expected, "out": "source"}
 
 
 def test_a_named_file_that_is_not_there_is_reported() -> None:

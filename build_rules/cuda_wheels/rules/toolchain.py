@@ -147,6 +147,7 @@ async def probe(
                 "find_links": list(repos.find_links),
                 "ca_certs": global_options.ca_certs_path,
                 "proxies": {name: environment[name] for name in PROXIES if name in environment},
+                "source_mirrors": dict(options.source_mirrors),
             },
             "cuda_home": options.cuda_home,
             "compilers": {"gcc": options.c_compiler, "gxx": options.cxx_compiler},

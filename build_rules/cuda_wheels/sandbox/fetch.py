@@ -1,8 +1,8 @@
 """Fetches a pinned source, verifies it and unpacks it. None of its code runs.
 
-Request: `kind` "sdist" (`name`, `version`) or "archive" (`url`), `sha256`, `out`, and the `cache`
-with the session's settings. An sdist is looked for in every configured index, the main one first,
-then in the find-links places; the file that counts is the one with the pinned hash.
+Request: `kind` "sdist" or "wheel" (`name`, `version`) or "archive" (`url`), `sha256`, `out`, and the
+`cache` with the session's settings. A file of an index is looked for in every configured one, the
+main one first, then in the find-links places; the file that counts is the one with the pinned hash.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from cuda_wheels.sandbox import environment, program, unpack
+from cuda_wheels.sandbox import environment, mirrors, program, unpack
 
 if TYPE_CHECKING:
     from unearth import Link, PackageFinder
@@ -33,8 +33,9 @@ T = TypeVar("T")
 
 @dataclass
 class Search:
-    """What was seen while looking for one sdist: the text of a useful error."""
+    """What was seen while looking for one file: the text of a useful error."""
 
+    kind: str
     versions: set[str] = field(default_factory=set)
     hashes: dict[str, str] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
@@ -95,7 +96,12 @@ def _client(ca_certs: str | None, index_urls: Sequence[str]) -> Any:
     return client
 
 
-def _finder(settings: environment.Settings, index: str | None, find_links: Sequence[str]) -> Any:
+def _finder(
+    settings: environment.Settings,
+    index: str | None,
+    find_links: Sequence[str],
+    kind: str = "sdist",
+) -> Any:
     """A finder over one index, over find-links places, or, with neither, over unearth's default."""
     from unearth import PackageFinder
 
@@ -105,18 +111,19 @@ def _finder(settings: environment.Settings, index: str | None, find_links: Seque
         find_links=find_links,
         # A source is fetched as pinned, also where upstream has not yet declared our Python.
         ignore_compatibility=True,
-        no_binary=[":all:"],
+        no_binary=[":all:"] if kind == "sdist" else [],
+        only_binary=[":all:"] if kind == "wheel" else [],
     )
 
 
-def _places(settings: environment.Settings) -> Iterable[tuple[str, PackageFinder]]:
+def _places(settings: environment.Settings, kind: str) -> Iterable[tuple[str, PackageFinder]]:
     """Each place to look in, as a name for messages and a finder."""
     for index in settings.indexes:
-        yield host_of(index), _finder(settings, index, ())
+        yield host_of(index), _finder(settings, index, (), kind)
     for place in settings.find_links:
-        yield host_of(place), _finder(settings, None, (place,))
+        yield host_of(place), _finder(settings, None, (place,), kind)
     if not settings.indexes and not settings.find_links:
-        yield "the default index", _finder(settings, None, ())
+        yield "the default index", _finder(settings, None, (), kind)
 
 
 def _with_retries(what: str, action: Callable[[], T]) -> T:
@@ -143,7 +150,7 @@ def _with_retries(what: str, action: Callable[[], T]) -> T:
 
 
 def _look(place: str, finder: PackageFinder, name: str, search: Search) -> list[Any]:
-    """The sdists of `name` in one place; what goes wrong there is noted, not raised."""
+    """The files of `name` in one place; what goes wrong there is noted, not raised."""
     noted = _Warnings()
     logger = logging.getLogger("unearth")
     logger.addHandler(noted)
@@ -172,14 +179,14 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def find_sdist(
-    settings: environment.Settings, name: str, version: str, sha256: str, folder: Path
+def find_file(
+    settings: environment.Settings, kind: str, name: str, version: str, sha256: str, folder: Path
 ) -> Path:
-    """Download the sdist `name` `version` whose sha256 is the pinned one."""
+    """Download the sdist or wheel `name` `version` whose sha256 is the pinned one."""
     from packaging.version import Version
 
-    search = Search()
-    for place, finder in _places(settings):
+    search = Search(kind)
+    for place, finder in _places(settings, kind):
         for package in _look(place, finder, name, search):
             search.versions.add(package.version)
             if Version(package.version) != Version(version):
@@ -202,8 +209,13 @@ def find_sdist(
 
 def _not_found(name: str, version: str, sha256: str, search: Search) -> str:
     lines = []
+    kind = search.kind
     if search.hashes:
-        lines.append(f"The sdist of {name} {version} is not the one that is declared.")
+        lines.append(
+            f"The sdist of {name} {version} is not the one that is declared."
+            if kind == "sdist"
+            else f"No wheel of {name} {version} is the one that is declared."
+        )
         lines.append(f"  declared sha256: {sha256}")
         lines += [f"  found sha256:    {found}  ({file})" for file, found in search.hashes.items()]
         lines.append(
@@ -211,11 +223,11 @@ def _not_found(name: str, version: str, sha256: str, search: Search) -> str:
             "change the pin: the same version may hold other code."
         )
     elif search.versions:
-        lines.append(f"There is no sdist of {name} {version} in the configured indexes.")
+        lines.append(f"There is no {kind} of {name} {version} in the configured indexes.")
         if version not in search.versions:
-            lines.append(f"  sdists there: {', '.join(near_versions(version, search.versions))}")
+            lines.append(f"  {kind}s there: {', '.join(near_versions(version, search.versions))}")
     else:
-        lines.append(f"No sdist of {name} was found, so not {version} either.")
+        lines.append(f"No {kind} of {name} was found, so not {version} either.")
     if search.troubles:
         lines += ["What went wrong on the way:", *(f"  {t}" for t in search.troubles)]
     if not search.hashes:
@@ -272,13 +284,15 @@ def main(request: Mapping[str, Any]) -> None:
     settings = environment.load_settings(cache)
     with tempfile.TemporaryDirectory(prefix=".download.") as scratch:
         folder = Path(scratch)
-        if request["kind"] == "sdist":
-            archive = find_sdist(
-                settings, request["name"], request["version"], request["sha256"], folder
-            )
+        kind = request["kind"]
+        if kind == "archive":
+            url = mirrors.mirrored(request["url"], mirrors.load(cache))
+            archive = fetch_archive(settings, url, request["sha256"], folder)
         else:
-            archive = fetch_archive(settings, request["url"], request["sha256"], folder)
-        unpack.unpack(archive, Path(request["out"]))
+            archive = find_file(
+                settings, kind, request["name"], request["version"], request["sha256"], folder
+            )
+        unpack.unpack(archive, Path(request["out"]), whole=kind == "wheel")
     print(f"{archive.name}: sha256 {request['sha256']}", file=sys.stderr)
 
 

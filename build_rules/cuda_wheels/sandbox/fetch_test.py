@@ -21,6 +21,11 @@ from cuda_wheels.sandbox.testutil import (
 )
 
 SETUP_PY = "raise SystemExit('a fetched source must not run')\n"
+WHEEL = {
+    "cumm/__init__.py": SETUP_PY,
+    "cumm/include/tensorview.h": "int a;\n",
+    "cumm-0.8.2.dist-info/METADATA": "Metadata-Version: 2.1\nName: cumm\nVersion: 0.8.2\n",
+}
 SDIST = {"torch_scatter-2.1.2/setup.py": SETUP_PY, "torch_scatter-2.1.2/csrc/a.cpp": "int a;\n"}
 
 
@@ -159,6 +164,66 @@ def test_a_lasting_server_error_is_told(index: Index) -> None:
     assert "503" in message
 
 
+def wheel(settings: dict[str, Any], sha: str, version: str = "0.8.2") -> Path:
+    return run(settings, kind="wheel", name="cumm", version=version, sha256=sha)
+
+
+def wheel_failure(settings: dict[str, Any], sha: str, version: str = "0.8.2") -> str:
+    with pytest.raises(ProgramError) as raised:
+        wheel(settings, sha, version)
+    assert not Path("source").exists()
+    assert "s3cret" not in str(raised.value)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("hashes", [True, False], ids=["announced", "unannounced"])
+@pytest.mark.parametrize(
+    "tag", ["py3-none-any", "cp39-cp39-manylinux_2_28_aarch64", "cp313-cp313-win_amd64"]
+)
+def test_a_wheel_by_its_hash_whatever_its_tag(index: Index, tag: str, hashes: bool) -> None:
+    index.hashes = hashes
+    index.add("cumm", "cumm-0.8.2.tar.gz", tar_bytes(SDIST))
+    index.add("cumm", "cumm-0.8.2-cp310-cp310-linux_x86_64.whl", zip_bytes({"x": "other"}))
+    index.add("cumm", f"cumm-0.8.1-{tag}.whl", zip_bytes({"x": "older"}))
+    sha = index.add("cumm", f"cumm-0.8.2-{tag}.whl", zip_bytes(WHEEL))
+    tree = wheel({"indexes": [index.url]}, sha)
+    assert {str(p.relative_to(tree)): p.read_text() for p in tree.rglob("*") if p.is_file()} == (
+        WHEEL
+    )
+    assert not [path for path in index.requested if "tar.gz" in path or "0.8.1" in path]
+
+
+def test_a_wheel_with_one_folder_is_unpacked_whole(index: Index) -> None:
+    sha = index.add("cumm", "cumm-0.8.2-py3-none-any.whl", wheel_bytes("cumm", "0.8.2"))
+    assert (wheel({"indexes": [index.url]}, sha) / "cumm-0.8.2.dist-info/METADATA").is_file()
+
+
+@pytest.mark.parametrize("hashes", [True, False], ids=["announced", "unannounced"])
+def test_a_hash_that_no_wheel_has(index: Index, hashes: bool) -> None:
+    index.hashes = hashes
+    names = [f"cumm-0.8.2-cp{n}-cp{n}-linux_x86_64.whl" for n in (311, 312)]
+    found = {name: index.add("cumm", name, zip_bytes({"x": name})) for name in names}
+    message = wheel_failure({"indexes": [index.url]}, "0" * 64)
+    assert "No wheel of cumm 0.8.2 is the one that is declared" in message
+    for name, sha in found.items():
+        assert f"found sha256:    {sha}  ({name}" in message
+
+
+def test_a_package_without_that_wheel(index: Index) -> None:
+    index.add("cumm", "cumm-0.8.2.tar.gz", tar_bytes(SDIST))
+    assert "No wheel of cumm was found" in wheel_failure({"indexes": [index.url]}, "0" * 64)
+    index.add("cumm", "cumm-0.7.11-py3-none-any.whl", zip_bytes(WHEEL))
+    message = wheel_failure({"indexes": [index.url]}, "0" * 64)
+    assert "no wheel of cumm 0.8.2" in message and "wheels there: 0.7.11" in message
+
+
+def test_a_wheel_that_leads_out_of_its_folder(index: Index) -> None:
+    content = zip_bytes({**WHEEL, "../outside.py": "x"})
+    sha = index.add("cumm", "cumm-0.8.2-py3-none-any.whl", content)
+    assert "../outside.py" in wheel_failure({"indexes": [index.url]}, sha)
+    assert not Path("outside.py").exists()
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -179,6 +244,23 @@ def test_archive_over_http(index: Index) -> None:
     sha = index.add("x", "x.zip", zip_bytes({"x/a": "1"}))
     url = index.url.replace("/simple", "/files/x/x.zip")
     assert (run(kind="archive", url=url, sha256=sha) / "a").read_text() == "1"
+
+
+def test_archive_through_the_longest_mirror(tmp_path: Path) -> None:
+    archive = tmp_path / "deep/x.zip"
+    archive.parent.mkdir()
+    archive.write_bytes(zip_bytes({"x/a": "1"}))
+    mirrors = {
+        "https://a.example/": "https://b.example/",
+        "https://a.example/deep/": f"{archive.parent.as_uri()}/",
+    }
+    tree = run(
+        {"source_mirrors": mirrors},
+        kind="archive",
+        url="https://a.example/deep/x.zip",
+        sha256=sha256(archive.read_bytes()),
+    )
+    assert (tree / "a").read_text() == "1"
 
 
 def archive_failure(url: str, sha: str) -> str:

@@ -35,10 +35,10 @@ DAMAGES = (
 )
 
 
-def unpack(archive: Path, out: Path) -> None:
+def unpack(archive: Path, out: Path, *, whole: bool = False) -> None:
     """Unpack a zip or tar archive into `out`, without its single top directory if it has one.
 
-    Files get mode 644, or 755 if they are executable. `out` appears complete or not at all.
+    `whole` keeps that directory. Files get mode 644, or 755 if they are executable. `out` appears complete or not at all.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
@@ -46,7 +46,8 @@ def unpack(archive: Path, out: Path) -> None:
         tree.mkdir()
         _extract(archive, tree)
         normalise_modes(tree)
-        os.replace(_without_top(tree, archive), out)
+        top = _without_top(tree, archive)
+        os.replace(tree if whole else top, out)
 
 
 def normalise_modes(tree: Path) -> None:
