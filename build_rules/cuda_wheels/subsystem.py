@@ -44,9 +44,10 @@ class CudaWheelsSubsystem(Subsystem):
     )
     source_mirrors = DictOption[str](
         help=softwrap("""
-            Rewrites the beginning of source addresses, for instance
-            `{"https://example.com/": "https://mirror.example.org/"}`. The longest match applies.
-            The hash of the content stays the declared one.
+            Rewrites the beginning of source addresses, those of git submodules included, for
+            instance `{"https://example.com/": "https://mirror.example.org/"}`. The longest match
+            applies. The pin of the content stays the declared one, so the mirrors are in no cache
+            key. An address with a token belongs in a file of your own (`.pants.rc`).
             """),
     )
     cuda_home = StrOption(

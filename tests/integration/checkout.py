@@ -15,8 +15,26 @@ from pathlib import Path
 PROJECT = ("pants", "pants.toml", "BUILD", "pyproject.toml", "3rdparty", "build_rules", "packages")
 FIXTURES = Path("tests/fixtures")
 
+# What sessions share: all but the settings of each.
+SHARED = ("envs", "tools", "uv", "ccache", "locks")
+
 _STARTED = re.compile(r"\[INFO\] Starting: (.+)")
 _COUNTER = re.compile(r"^  (\w+): (\d+)$", re.MULTILINE)
+
+
+def shared_cache(root: Path) -> dict[str, str]:
+    """A named cache below `root` with this machine's environments and settings of its own.
+
+    A test whose options go into the settings file must not meet another that runs meanwhile.
+    """
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    theirs = Path(home) / "pants/named_caches/cuda_wheels"
+    mine = root / "named/cuda_wheels"
+    mine.mkdir(parents=True)
+    for name in SHARED:
+        (theirs / name).mkdir(parents=True, exist_ok=True)
+        (mine / name).symlink_to(theirs / name)
+    return {"PANTS_NAMED_CACHES_DIR": str(root / "named")}
 
 
 @dataclass(frozen=True)
