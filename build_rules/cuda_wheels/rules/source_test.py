@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from pants.engine.addresses import Address
+from pants.engine.target import InvalidFieldTypeException
 
 from cuda_wheels.rules.source import (
     fetch_document,
@@ -20,6 +21,7 @@ from cuda_wheels.sources import (
     Source,
     WheelSource,
 )
+from cuda_wheels.target_types import SourceOriginField
 
 ADDRESS = Address("packages/thing", target_name="src")
 SHA = "ab" * 32
@@ -122,3 +124,24 @@ def test_a_root_without_files() -> None:
     (problem,) = root_problems(ADDRESS, FilesSource("csrc"), files)
     assert '"csrc/**/*"' in problem
     assert root_problems(ADDRESS, FilesSource("."), files) == ()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        SdistSource("thing", "1.0"),
+        WheelSource("thing", "1.0"),
+        ArchiveSource("file:///a.zip"),
+        GitSource("https://a.example/x"),
+        FilesSource("."),
+    ],
+)
+def test_a_target_takes_every_source(source: Source) -> None:
+    assert SourceOriginField(source, ADDRESS).value == source
+
+
+@pytest.mark.parametrize("value", ["https://a.example/x", ("thing", "1.0"), 3])
+def test_what_is_no_source_is_told_what_is_one(value: object) -> None:
+    with pytest.raises(InvalidFieldTypeException) as raised:
+        SourceOriginField(value, ADDRESS)
+    assert "`git_source(...)`, `files_source(...)`" in str(raised.value)

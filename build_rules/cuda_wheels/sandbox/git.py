@@ -68,9 +68,10 @@ _REFUSED = re.compile(
     r"not our ref|unadvertised object|want [0-9a-f]+ not valid|dumb http|support shallow",
     re.IGNORECASE,
 )
-_TRANSIENT = re.compile(
-    r"[Cc]ould ?n[o']t resolve|[Cc]ould not resolve|Failed to connect|Connection (refused|reset"
-    r"|closed)|returned error: 5\d\d|early EOF|hung up unexpectedly|RPC failed|unexpected disconnect"
+# What may be over at the next attempt.
+_TRANSIENT = (
+    r"[Cc]ould ?n[o']t resolve|Could not resolve|Failed to connect|Connection (refused|reset|closed)"
+    r"|returned error: 5\d\d|early EOF|hung up unexpectedly|RPC failed|unexpected disconnect"
 )
 
 
@@ -230,16 +231,11 @@ _FAULTS = (
     (r"certificate|SSL (connect|routines|peer)|SSL_", "certificate"),
     (r"Host key verification failed", "host key"),
     (
-        r"not found|returned error: 404|does not appear to be a git repository|not a git repository"
-        r"|does not exist",
+        r"[Rr]epository .*not found|returned error: 404|does not appear to be a git repository"
+        r"|not a git repository|does not exist",
         "missing",
     ),
-    (
-        r"[Cc]ould ?n[o']t resolve|[Cc]ould not resolve|Failed to connect|Connection|timed out"
-        r"|unreachable|No route to host|returned error: 5\d\d|early EOF|hung up|RPC failed"
-        r"|unexpected disconnect",
-        "network",
-    ),
+    (rf"{_TRANSIENT}|timed out|unreachable|No route to host", "network"),
     (r"mismatched algorithms", "algorithm"),
     (r"fsck error|index-pack failed|unpack-objects failed|bad object|bad hash|corrupt", "damaged"),
 )
@@ -377,7 +373,7 @@ class Fetcher:
         command = ["fetch", "--quiet", "--no-tags", "--no-recurse-submodules", *arguments]
         for attempt in range(1, ATTEMPTS + 1):
             answer = self._git.run(f"--git-dir={folder}", *command)
-            if not (answer.returncode and _TRANSIENT.search(answer.stderr)) or answer.late:
+            if not (answer.returncode and re.search(_TRANSIENT, answer.stderr)) or answer.late:
                 break
             if attempt < ATTEMPTS:
                 time.sleep(PAUSE_S * attempt)
