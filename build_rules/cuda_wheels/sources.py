@@ -280,6 +280,7 @@ class FilesSource:
 
 
 Source = Union[SdistSource, WheelSource, ArchiveSource, GitSource, FilesSource]
+SOURCE_TYPES = (SdistSource, WheelSource, ArchiveSource, GitSource, FilesSource)
 
 # How each is written, for the message about a call that is not.
 _FORMS: tuple[tuple[str, type, str], ...] = (
@@ -289,9 +290,6 @@ _FORMS: tuple[tuple[str, type, str], ...] = (
     ("git_source", GitSource, 'git_source("https://...", commit="...", subdirectory="...")'),
     ("files_source", FilesSource, 'files_source("DIRECTORY")'),
 )
-
-
-SOURCE_TYPES = tuple(source for _, source, _ in _FORMS)
 SOURCE_ALIASES = tuple(alias for alias, _, _ in _FORMS)
 
 
