@@ -32,6 +32,7 @@ from pants.util.strutil import help_text
 from cuda_wheels.sources import SOURCE_ALIASES, SOURCE_TYPES, Source
 from cuda_wheels.tables.accelerators import ACCELERATORS
 from cuda_wheels.tables.gpu_archs import GPU_ARCH_RULES
+from cuda_wheels.tables.system_headers import SYSTEM_HEADERS
 
 # --------------------------------------------------------------------------------------------
 # cuda_source
@@ -291,6 +292,20 @@ class EnvField(DictStringToStringField):
         """)
 
 
+class SystemHeadersField(StringSequenceField):
+    alias: ClassVar[str] = "system_headers"
+    value: Optional[tuple[str, ...]]
+    help = help_text(f"""
+        Headers of the system that this package includes, beside those of the C and C++ libraries,
+        for instance `["google/dense_hash_map"]`. Known:
+        {', '.join(f'`{name}`' for name in SYSTEM_HEADERS)}; another one is a row of
+        `tables/system_headers.py`.
+
+        A missing one is reported before anything is fetched, with the package that has it. Their
+        content is part of the cache key of this wheel alone.
+        """)
+
+
 class MemoryPerJobField(FloatField):
     alias: ClassVar[str] = "memory_per_job_gb"
     default = 3.0
@@ -349,6 +364,7 @@ class CudaWheelTarget(Target):
         NativeField,
         SkippedField,
         EnvField,
+        SystemHeadersField,
         MemoryPerJobField,
         TimeoutField,
         CudaWheelEnvironmentField,

@@ -82,7 +82,7 @@ def compile_document(request: CompileRequest) -> dict[str, Any]:
             "gcc": host.gcc.path,
             "gxx": host.gxx.path,
             "cuda_home": host.cuda_home.path if host.cuda_home else None,
-            "identity": host.toolchain_identity,
+            "identity": host.identity_with(spec.system_headers),
         },
         "env": {**dict(spec.applied.env), **dict(spec.env)},
         "memory_per_job_gb": spec.memory_per_job_gb,

@@ -24,6 +24,7 @@ SPEC = WheelSpec(
     links_torch=True,
     native=True,
     env=(),
+    system_headers=(),
     memory_per_job_gb=3.0,
     timeout=60,
     local_version="cu130.torch2.11.0",

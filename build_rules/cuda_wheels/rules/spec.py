@@ -39,6 +39,7 @@ from cuda_wheels.tables.gpu_archs import (
     rule_problem,
 )
 from cuda_wheels.tables.rows import PYTHONS, Row, local_version, row_problems
+from cuda_wheels.tables.system_headers import unknown_header
 from cuda_wheels.target_types import (
     AccelField,
     ArchField,
@@ -53,6 +54,7 @@ from cuda_wheels.target_types import (
     PackageField,
     PythonField,
     SkippedField,
+    SystemHeadersField,
     TimeoutField,
     TorchField,
     VersionField,
@@ -89,6 +91,7 @@ class CudaWheelFieldSet(PackageFieldSet):
     native: NativeField
     skipped: SkippedField
     env: EnvField
+    system_headers: SystemHeadersField
     memory_per_job_gb: MemoryPerJobField
     timeout: TimeoutField
     environment: CudaWheelEnvironmentField
@@ -121,6 +124,7 @@ class WheelSpec:
     links_torch: bool
     native: bool
     env: tuple[tuple[str, str], ...]
+    system_headers: tuple[str, ...]
     memory_per_job_gb: float
     timeout: int
     local_version: str | None
@@ -356,6 +360,12 @@ def env_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
     )
 
 
+def system_header_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
+    """A sentence for each of `system_headers` that is in no table."""
+    problems = (unknown_header(name) for name in field_set.system_headers.value or ())
+    return tuple(problem for problem in problems if problem)
+
+
 def output_path_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
     """A sentence if the wheel would be written outside of `--distdir`."""
     path = field_set.output_path.value or ""
@@ -493,6 +503,7 @@ async def check_spec(
         links_torch=fields.links_torch.value,
         native=fields.native.value and row.accel != "cpu",
         env=tuple(sorted((fields.env.value or {}).items())),
+        system_headers=tuple(sorted(fields.system_headers.value or ())),
         memory_per_job_gb=fields.memory_per_job_gb.value,
         timeout=fields.timeout.value,
         local_version=local,
@@ -514,6 +525,7 @@ async def check_spec(
             *number_problems(fields),
             *gpu_arch_rule_problems(fields),
             *env_problems(fields),
+            *system_header_problems(fields),
             *output_path_problems(fields),
             *environment_problems(fields, environments.names),
             *build_requires.problems,

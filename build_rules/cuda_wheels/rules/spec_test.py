@@ -20,6 +20,7 @@ from cuda_wheels.rules.spec import (
     nothing_left,
     output_path_problems,
     skipped_problems,
+    system_header_problems,
 )
 from cuda_wheels.sources import FilesSource
 from cuda_wheels.tables.gpu_archs import FLASH_ATTN, TORCH, GpuArchRule, apply_rule
@@ -178,6 +179,13 @@ def test_variables_that_no_process_can_have() -> None:
     problems = env_problems(field_set(env=env))
     assert len(problems) == 4
     assert not any("FINE_1" in problem for problem in problems)
+
+
+def test_a_header_that_is_in_no_table_is_refused() -> None:
+    headers = ["google/dense_hash_map", "/usr/include/zlib.h"]
+    (problem,) = system_header_problems(field_set(system_headers=headers))
+    assert "'/usr/include/zlib.h'" in problem and "tables/system_headers.py" in problem
+    assert system_header_problems(field_set()) == ()
 
 
 @pytest.mark.parametrize("archs", [("sm_90", "9.0"), ("nine",), ()])

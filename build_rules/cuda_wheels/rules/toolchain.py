@@ -6,13 +6,14 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass
-from typing import Any, Mapping
+from typing import Any, Iterable, Mapping
 
 from pants.backend.python.subsystems.repos import PythonRepos
 from pants.engine.env_vars import EnvironmentVars, EnvironmentVarsRequest
 from pants.engine.process import Process, ProcessCacheScope, ProcessResult
 from pants.engine.rules import Get, collect_rules, rule
 from pants.option.global_options import GlobalOptions
+from pants.util.frozendict import FrozenDict
 from pants.util.logging import LogLevel
 
 from cuda_wheels.rules.programs import PROGRAM_ENV, ProgramProcess
@@ -20,6 +21,7 @@ from cuda_wheels.subsystem import CudaWheelsSubsystem
 from cuda_wheels.tables.accelerators import cuda_version
 from cuda_wheels.tables.gcc import gcc_problem
 from cuda_wheels.tables.rows import Row
+from cuda_wheels.tables.system_headers import SYSTEM_HEADERS, missing_header
 from cuda_wheels.tables.torch import toolkit_version
 
 PROXIES = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY")
@@ -33,7 +35,8 @@ OBJECTS_GB = 2.0
 class Host:
     """What the probe found where the wheels are compiled; absent things are None.
 
-    Compared by what can change a wheel: free disk space and GPUs are not compared.
+    Compared by what can change a wheel: free disk space and GPUs are not compared. `headers` are
+    those of `tables.system_headers` that are there, each with a sha256 over its content.
     """
 
     machine: str
@@ -45,12 +48,18 @@ class Host:
     gxx: Compiler | None
     git: str | None
     cuda_home: CudaHome | None
+    headers: FrozenDict[str, str] = FrozenDict()
 
     @property
     def toolchain_identity(self) -> str:
         """sha256 over everything of the host's toolchain that can change an object's bytes."""
+        return self.identity_with(())
+
+    def identity_with(self, headers: Iterable[str]) -> str:
+        """The toolchain's identity for a package that includes these headers of the system."""
         facts = [self.machine, self.glibc, self.python_version]
         facts += [repr(self.gcc), repr(self.gxx), repr(self.cuda_home)]
+        facts += [f"{name} {self.headers.get(name)}" for name in sorted(headers)]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
@@ -121,6 +130,7 @@ def parse_probe(facts: Mapping[str, Any], cuda_home: str | None) -> ProbeResult:
                 if home and cuda_home
                 else None
             ),
+            headers=FrozenDict(facts["headers"]),
         ),
         surroundings=Surroundings(
             disk_free_gb=float(facts["disk_free_gb"]),
@@ -151,6 +161,7 @@ async def probe(
             },
             "cuda_home": options.cuda_home,
             "compilers": {"gcc": options.c_compiler, "gxx": options.cxx_compiler},
+            "headers": {name: header.content for name, header in SYSTEM_HEADERS.items()},
         },
         description="Look at the toolchain",
         locks=(),
@@ -185,6 +196,15 @@ def host_problems(host: Host, row: Row) -> tuple[str, ...]:
             _nvcc_problem(host, row),
         )
         if problem
+    )
+
+
+def header_problems(host: Host, headers: Iterable[str]) -> tuple[str, ...]:
+    """A sentence for each known header that a package includes and this host lacks."""
+    return tuple(
+        missing_header(name)
+        for name in headers
+        if name in SYSTEM_HEADERS and name not in host.headers
     )
 
 

@@ -11,6 +11,7 @@ from cuda_wheels.rules.toolchain import (
     Surroundings,
     cuda_home_problems,
     disk_problems,
+    header_problems,
     host_problems,
     parse_probe,
 )
@@ -119,8 +120,26 @@ def _probe_document(**changes: object) -> dict:
         "nvidia_smi": None,
         "driver": None,
         "driver_cuda": None,
+        "headers": {},
         **changes,
     }
+
+
+def test_headers_are_in_the_identity_of_what_includes_them_alone() -> None:
+    name = "google/dense_hash_map"
+    one = parse_probe(_probe_document(headers={name: "aa"}), None).host
+    other = parse_probe(_probe_document(headers={name: "bb"}), None).host
+    assert one.toolchain_identity == other.toolchain_identity
+    assert one.identity_with([]) == one.toolchain_identity
+    assert one.identity_with([name]) not in (one.toolchain_identity, other.identity_with([name]))
+
+
+def test_a_missing_header_is_reported_with_what_installs_it() -> None:
+    name = "google/dense_hash_map"
+    (problem,) = header_problems(HOST, [name, "no/such_header"])
+    assert f"<{name}>" in problem and "apt-get install libsparsehash-dev" in problem
+    there = parse_probe(_probe_document(headers={name: "aa"}), None).host
+    assert header_problems(there, [name]) == ()
 
 
 def test_disk_space_and_gpus_are_not_in_the_host() -> None:

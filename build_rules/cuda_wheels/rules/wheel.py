@@ -43,6 +43,7 @@ from cuda_wheels.rules.toolchain import (
     Surroundings,
     cuda_home_problems,
     disk_problems,
+    header_problems,
     host_problems,
 )
 
@@ -150,6 +151,7 @@ async def build_wheel(request: CudaWheelRequest, platform: Platform) -> Fallible
         *_lock_problems(lock, checked),
         *wrong_platform,
         *(() if wrong_platform else host_problems(host, spec.row)),
+        *(() if wrong_platform else header_problems(host, spec.system_headers)),
         *cuda_home_problems(surroundings),
         *disk_problems(surroundings, lock.sha256),
     )

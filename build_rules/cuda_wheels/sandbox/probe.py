@@ -5,7 +5,8 @@ when its file has changed. What is absent is `null`, and the caller decides whet
 matters; the one error is a cache that cannot be written.
 
 Request: `cache`, `settings` (or null), `cuda_home` (or null), `compilers` (`gcc` and `gxx`: a name
-or a path each). The facts go to stdout as JSON.
+or a path each), `headers` (the name of each, and the files and directories that it is made of).
+The facts go to stdout as JSON.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ NVCC_PARTS = (
     "bin/nvlink",
     "nvvm/bin/cicc",
 )
+
+# Where every gcc looks, after its own directories: the first that has a header counts.
+INCLUDE_DIRS = (Path("/usr/local/include"), Path("/usr/include"))
 
 Facts = dict[str, Any]
 
@@ -164,6 +168,24 @@ def cuda_facts(cuda_home: str | None, hashes: FileHashes) -> Facts | None:
     return {"nvcc_version": release.group(1), "sha256": digest}
 
 
+def header_facts(headers: Mapping[str, Sequence[str]], hashes: FileHashes) -> dict[str, str]:
+    """The headers that are in an include directory, each with a sha256 over all of its content."""
+    found = {}
+    for name, content in headers.items():
+        place = next((path for path in INCLUDE_DIRS if (path / name).is_file()), None)
+        if place is None:
+            continue
+        names = [str(path.relative_to(place)) for part in content for path in _files(place / part)]
+        with contextlib.suppress(OSError):
+            digests = [f"{path} {hashes.sha256(place / path)}" for path in sorted(names)]
+            found[name] = hashlib.sha256("\n".join(digests).encode()).hexdigest()
+    return found
+
+
+def _files(path: Path) -> Iterable[Path]:
+    return (entry for entry in (path, *path.rglob("*")) if entry.is_file())
+
+
 def gpu_facts() -> Facts:
     """What nvidia-smi tells: the compute capabilities of the GPUs, each once, lowest first; the
     driver's version; and the newest CUDA that it runs, which stands in the banner alone.
@@ -242,6 +264,7 @@ def facts(request: Mapping[str, Any]) -> Facts:
         "environments": environments(cache),
         "cuda_home": cuda_facts(request.get("cuda_home"), hashes),
         **gpu_facts(),
+        "headers": header_facts(request.get("headers") or {}, hashes),
     }
     hashes.save()
     return found

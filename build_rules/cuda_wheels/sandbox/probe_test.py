@@ -128,6 +128,36 @@ def test_hashes_are_remembered_until_the_file_changes(
     assert probe.FileHashes(tmp_path).sha256(file) != first
 
 
+def test_a_header_is_known_by_all_that_it_is_made_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    monkeypatch.setattr(probe, "INCLUDE_DIRS", (first, second))
+    content = {"google/map": ["google/map", "sparse"], "other/map": ["other"]}
+
+    def facts() -> dict[str, str]:
+        return probe.header_facts(content, probe.FileHashes(tmp_path))
+
+    def write(path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    assert facts() == {}
+    write(second / "google/map", "#include <sparse/inner/map>")
+    write(second / "google/unrelated", "of another library")
+    write(second / "sparse/inner/map", "one")
+    before = facts()
+    assert list(before) == ["google/map"]
+    write(second / "google/unrelated", "changed")
+    assert facts() == before
+    write(second / "sparse/inner/map", "another")
+    assert facts() != before
+    # The compiler takes the first one that it finds.
+    write(first / "google/map", "of the first directory")
+    write(second / "sparse/inner/map", "one")
+    assert facts() != before
+
+
 @pytest.mark.parametrize("content", ["", "[1]", "{broken"])
 def test_a_damaged_hash_file_is_ignored(tmp_path: Path, content: str) -> None:
     (tmp_path / probe.HASHES_FILE).write_text(content)
