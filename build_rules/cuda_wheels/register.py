@@ -16,6 +16,7 @@ from cuda_wheels.rules import (
     programs,
     repair,
     source,
+    source_wheel,
     spec,
     status,
     toolchain,
@@ -23,7 +24,7 @@ from cuda_wheels.rules import (
 )
 from cuda_wheels.rules import inspect as inspect_rules
 from cuda_wheels.sources import BUILD_FILE_OBJECTS
-from cuda_wheels.target_types import CudaSourceTarget, CudaWheelTarget
+from cuda_wheels.target_types import CudaSourceTarget, CudaWheelTarget, SourceWheelTarget
 
 
 def rules():
@@ -39,6 +40,7 @@ def rules():
         *programs.rules(),
         *repair.rules(),
         *source.rules(),
+        *source_wheel.rules(),
         *spec.rules(),
         *status.rules(),
         *toolchain.rules(),
@@ -47,7 +49,7 @@ def rules():
 
 
 def target_types():
-    return [CudaSourceTarget, CudaWheelTarget]
+    return [CudaSourceTarget, CudaWheelTarget, SourceWheelTarget]
 
 
 def build_file_aliases() -> BuildFileAliases:

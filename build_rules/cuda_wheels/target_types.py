@@ -131,7 +131,7 @@ class VersionField(StringField):
         """)
 
 
-class WheelSourceField(SpecialCasedDependencies):
+class SourceAddressField(SpecialCasedDependencies):
     alias: ClassVar[str] = "source"
     required = True
     help = help_text("""
@@ -146,6 +146,10 @@ class WheelSourceField(SpecialCasedDependencies):
         if isinstance(raw_value, str):
             return (raw_value,)
         raise InvalidFieldTypeException(address, cls.alias, raw_value, expected_type="an address")
+
+
+class WheelSourceField(SourceAddressField):
+    pass
 
 
 class ArchField(StringField):
@@ -380,4 +384,66 @@ class CudaWheelTarget(Target):
         declares. A wheel that differs is not written.
 
         `native_package` in a BUILD file expands to one of these a row.
+        """)
+
+
+# --------------------------------------------------------------------------------------------
+# source_wheel
+# --------------------------------------------------------------------------------------------
+
+
+class SourceWheelVersionField(StringField):
+    alias: ClassVar[str] = "version"
+    required = True
+    value: str
+    help = help_text("""
+        The version that the commit comes after, with the number of commits since: for the answer
+        `v1.7.0-8-g9f37497` of `git describe` it is `1.7.0.post8`.
+
+        The wheel's version is this one with a local part that names the commit, for instance
+        `1.7.0.post8+g9f37497`, so that no two commits make a file of one name.
+        """)
+
+
+class SourceWheelSourceField(SourceAddressField):
+    pass
+
+
+class ContentsField(DictStringToStringField):
+    alias: ClassVar[str] = "contents"
+    required = True
+    help = help_text("""
+        The directories of the source that go into the wheel, each with its place there, for
+        instance `{"pointcept": "pointcept", "configs": "pointcept/configs"}`.
+
+        A directory goes in with every file below it. One that is missing or empty, two files for
+        one place, a link and a compiled file are errors, all reported at once.
+        """)
+
+
+class MetadataField(DictStringToStringField):
+    alias: ClassVar[str] = "metadata"
+    help = help_text("""
+        Further lines of the wheel's METADATA, for instance `{"Requires-Python": ">=3.10"}`. The
+        wheel requires no other distribution.
+        """)
+
+
+class SourceWheelTarget(Target):
+    alias: ClassVar[str] = "source_wheel"
+    core_fields = (
+        *COMMON_TARGET_FIELDS,
+        PackageField,
+        SourceWheelVersionField,
+        SourceWheelSourceField,
+        ContentsField,
+        MetadataField,
+        WheelOutputPathField,
+    )
+    help = help_text("""
+        One wheel, for every machine, of directories of a source as they are: a code base of Python
+        that has no packaging of its own, or none that takes all of its files.
+
+        None of the source's code runs. One commit gives the same bytes everywhere: members are
+        sorted, and have one date and one mode.
         """)

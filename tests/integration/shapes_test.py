@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_wheels.sandbox.git_testutil import Repository
+from cuda_wheels.sandbox.git_testutil import Repository, git
 from cuda_wheels.sandbox.probe import INCLUDE_DIRS
 from cuda_wheels.tables.upstreams import github
 from integration.checkout import FIXTURES, Checkout, Run, shared_cache
@@ -32,20 +32,24 @@ HAS_SPARSEHASH = any((place / "google/dense_hash_map").is_file() for place in IN
 
 
 def _pin(checkout: Checkout, package: str, commit: str) -> None:
-    """Have a recipe take this commit, and make sure that it is one of the repository."""
+    """Have a recipe take this commit of the repository."""
     build_file = checkout.root / "packages" / package / "BUILD"
     text = build_file.read_text()
-    assert f'github("{POINTCEPT}")' in text and f'subdirectory="libs/{package}"' in text
+    assert f'github("{POINTCEPT}")' in text
     text, count = re.subn(r'commit="[0-9a-f]{40}"', f'commit="{commit}"', text)
     assert count == 1
     build_file.write_text(text)
 
 
-def _build(checkout: Checkout, forge: Path, packages: list[str]) -> Run:
+def _mirrors(forge: Path) -> str:
     mirrors = {github("Pointcept/"): f"{forge.as_uri()}/"}
+    return f"--cuda-wheels-source-mirrors={json.dumps(mirrors)}"
+
+
+def _build(checkout: Checkout, forge: Path, packages: list[str]) -> Run:
     return checkout.pants(
         "--cuda-wheels-gpu-archs=9.0",
-        f"--cuda-wheels-source-mirrors={json.dumps(mirrors)}",
+        _mirrors(forge),
         "cuda-build",
         *(f"packages/{package}:{TARGET}" for package in packages),
     )
@@ -65,7 +69,7 @@ def checkout(
 ) -> Iterator[Checkout]:
     root = tmp_path_factory.mktemp("shapes")
     with Checkout(root / "checkout", shared_cache(root)) as checkout:
-        for package in WHEELS:
+        for package in (*WHEELS, "pointcept"):
             _pin(checkout, package, commit_and_forge[0])
         yield checkout
 
@@ -107,3 +111,27 @@ def test_a_missing_header_is_told_before_anything_is_fetched(
     assert "<google/dense_hash_map>" in run.output
     assert "apt-get install libsparsehash-dev" in run.output
     assert not any(name.startswith("Fetch") for name in run.processes)
+
+
+def test_the_code_base_is_packed_whole_and_twice_alike(
+    checkout: Checkout, commit_and_forge: tuple[str, Path]
+) -> None:
+    commit, forge = commit_and_forge
+    wheels = []
+    for store in ("one", "two"):
+        # A store of its own each, so that the second is no answer of the first.
+        where = f"--local-store-dir={checkout.root.parent / store}"
+        run = checkout.pants(where, _mirrors(forge), "package", "packages/pointcept")
+        assert run.returncode == 0, "\n" + run.output
+        assert "Pack packages/pointcept:pointcept" in run.processes
+        (path,) = checkout.dist.glob("pointcept-*.whl")
+        wheels.append(path.read_bytes())
+        with zipfile.ZipFile(path) as wheel:
+            names = wheel.namelist()
+        path.unlink()
+    assert path.name == f"pointcept-1.7.0.post8+g{commit[:7]}-py3-none-any.whl"
+    assert wheels[0] == wheels[1]
+    tracked = git(forge / "Pointcept", "ls-files", "pointcept", "configs").splitlines()
+    assert sorted(name for name in names if ".dist-info/" not in name) == sorted(
+        f"pointcept/{name}" if name.startswith("configs/") else name for name in tracked
+    )
