@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Mapping
 
 from pants.core.goals.package import BuiltPackage, BuiltPackageArtifact, PackageFieldSet
 from pants.engine.addresses import Address, Addresses, UnparsedAddressInputs
@@ -66,8 +67,8 @@ def commit_version(version: str, origin: Source) -> str:
 
 def problems_of(field_set: SourceWheelFieldSet, patches: tuple[Patch, ...] = ()) -> tuple[str, ...]:
     """Everything wrong with the fields of a target, one sentence a fault."""
-    contents = field_set.contents.value or {}
-    metadata = field_set.metadata_lines.value or {}
+    contents: Mapping[str, str] = field_set.contents.value or {}
+    metadata: Mapping[str, str] = field_set.metadata_lines.value or {}
     problems = [
         name_problem("`package`", field_set.package.value),
         version_problem("`version`", field_set.version.value),
