@@ -20,7 +20,7 @@ from cuda_wheels.sandbox import environment, program
 from cuda_wheels.sandbox.program import ProgramError
 
 # 1980-01-01, the first moment that a zip archive can hold.
-DATE = (1980, 1, 1, 0, 0, 0)
+EPOCH = "315532800"
 COMPILED = (".so", ".pyd", ".dylib", ".dll", ".a", ".o", ".pyc")
 LICENSES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "COPYING")
 
@@ -104,14 +104,16 @@ def _headers(lines: Mapping[str, str]) -> bytes:
 
 def write(wheel: Path, members: Mapping[str, bytes]) -> None:
     """Write a wheel with its RECORD; the file appears complete or not at all."""
-    from wheel.wheelfile import WheelFile
+    from wheel.wheelfile import WheelFile, get_zipinfo_datetime
 
+    # By this the library dates RECORD, too.
+    os.environ["SOURCE_DATE_EPOCH"] = EPOCH
     # The library reads name and version from the name of the file.
     scratch = wheel.parent / ".writing"
     scratch.mkdir(exist_ok=True)
     with WheelFile(scratch / wheel.name, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(members, key=lambda name: (".dist-info/" in name, name)):
-            member = zipfile.ZipInfo(name, DATE)
+            member = zipfile.ZipInfo(name, get_zipinfo_datetime())
             member.external_attr = (stat.S_IFREG | 0o644) << 16
             archive.writestr(member, members[name], zipfile.ZIP_DEFLATED)
     os.replace(scratch / wheel.name, wheel)

@@ -14,6 +14,7 @@ CONTENTS = {"tiny": "tiny", "configs": "tiny/configs"}
 
 @pytest.fixture(autouse=True)
 def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     monkeypatch.setattr(environment, "reexec_in_tools", lambda *arguments: None)
 
 
@@ -85,6 +86,8 @@ def test_neither_times_nor_modes_nor_places_change_a_byte(tmp_path: Path) -> Non
     (other_tree / "configs/base.py").touch()
     other = pack(other_tree, tmp_path / "out2")
     assert one.read_bytes() == other.read_bytes()
+    with zipfile.ZipFile(one) as archive:
+        assert {member.date_time for member in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
     changed = pack(tree(tmp_path / "three", configs__base="B = 3\n"), tmp_path / "out3")
     assert changed.read_bytes() != one.read_bytes()
 
