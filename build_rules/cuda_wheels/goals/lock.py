@@ -14,11 +14,12 @@ from pants.util.strutil import help_text
 
 from cuda_wheels.goals.selection import selected_wheels
 from cuda_wheels.rules.programs import ProgramProcess
-from cuda_wheels.rules.spec import row_of
+from cuda_wheels.rules.spec import mirror_problems, row_of
 from cuda_wheels.rules.stage import program_failure
 from cuda_wheels.rules.toolchain import Host
+from cuda_wheels.subsystem import CudaWheelsSubsystem
 from cuda_wheels.tables.rows import Row, row_problems
-from cuda_wheels.tables.torch import build_requirements, lock_indexes
+from cuda_wheels.tables.torch import build_requirements
 
 OUT = "lock.txt"
 
@@ -33,6 +34,10 @@ class CudaLockSubsystem(GoalSubsystem):
         it, and the build tools, resolved by uv against `[python-repos].indexes` for the row's
         platform, on any machine. The file holds hashes and no addresses. Look at the change
         before you commit it.
+
+        A torch that is not on the package index, such as `2.9.1+cu126`, is looked for on the
+        PyTorch index; `[cuda-wheels].source_mirrors` can name a mirror of that. Of everything else
+        the package index's file is locked.
         """)
 
     @classmethod
@@ -53,7 +58,6 @@ def lock_process(row: Row) -> ProgramProcess:
             "requirements": list(build_requirements(row.arch, row.accel, row.torch)),
             "python": row.python,
             "arch": row.arch,
-            "indexes": list(lock_indexes(row.arch, row.accel, row.torch)),
             "out": OUT,
         },
         description=f"Lock the build environment {row.variant}",
@@ -65,8 +69,18 @@ def lock_process(row: Row) -> ProgramProcess:
 
 
 @goal_rule
-async def cuda_lock(console: Console, workspace: Workspace, targets: FilteredTargets) -> CudaLock:
+async def cuda_lock(
+    console: Console,
+    workspace: Workspace,
+    targets: FilteredTargets,
+    options: CudaWheelsSubsystem,
+) -> CudaLock:
     rows = [row_of(field_set) for field_set in selected_wheels("cuda-lock", targets)]
+    wrong_mirrors = mirror_problems(options.source_mirrors)
+    if wrong_mirrors:
+        for problem in wrong_mirrors:
+            console.print_stderr(f"{console.sigil_failed()} {problem}")
+        return CudaLock(exit_code=1)
     # The host's probe also hands this session's index settings to the programs.
     await Get(Host)
     by_path = {row.lock_path: row for row in rows}

@@ -17,7 +17,7 @@ def test_a_row_is_locked_for_its_own_platform_and_anew_each_time() -> None:
     assert process.cache_scope == ProcessCacheScope.PER_SESSION
 
 
-def test_a_torch_that_is_not_on_the_package_index_is_looked_for_elsewhere() -> None:
+def test_no_address_is_in_the_request() -> None:
     process = lock_process(Row("arm64", "cu128", "2.9.1", "3.12", ("9.0",)))
-    (index,) = json.loads(process.request)["indexes"]
-    assert index.endswith("/cu128")
+    assert "torch==2.9.1+cu128" in json.loads(process.request)["requirements"]
+    assert "://" not in process.request

@@ -10,7 +10,7 @@ from pants.engine.fs import Digest, DigestContents, PathGlobs
 from pants.engine.rules import Get, collect_rules, rule
 
 from cuda_wheels.tables.rows import Row
-from cuda_wheels.tables.torch import lock_indexes
+from cuda_wheels.tables.torch import lock_indexes, torch_build
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,22 @@ class BuildEnvLock:
 
 def lock_problem(row: Row, address: Address) -> str:
     """That the row of a wheel has no lock, and what writes one; the row itself must be sound."""
-    indexes = " and ".join(lock_indexes(row.arch, row.accel, row.torch))
-    needs = f" (it asks {indexes} too, beside the package index)" if indexes else ""
     return (
         f"The row has no locked build environment: {row.lock_path} does not exist. Make it with "
-        f"`./pants cuda-lock {address}`{needs}, look at it, and commit it."
+        f"`./pants cuda-lock {address}`, look at it, and commit it.{_where_to_lock(row)}"
+    )
+
+
+def _where_to_lock(row: Row) -> str:
+    """On which machine a row's lock can be made, where that is not any one."""
+    indexes = lock_indexes(row.arch, row.accel, row.torch)
+    if not indexes or row.torch is None:
+        return ""
+    wanted = torch_build(row.torch, row.accel, row.arch).requirement
+    return (
+        f" {wanted} is not on the package index: run that on a machine, of any architecture, that "
+        f"reaches {', '.join(indexes)}, or name a mirror of this address in "
+        "`[cuda-wheels].source_mirrors`."
     )
 
 

@@ -23,6 +23,7 @@ from cuda_wheels.tables.gcc import gcc_problem
 from cuda_wheels.tables.rows import Row
 from cuda_wheels.tables.system_headers import SYSTEM_HEADERS, missing_header
 from cuda_wheels.tables.torch import toolkit_version
+from cuda_wheels.tables.upstreams import torch_indexes
 
 PROXIES = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY")
 
@@ -155,6 +156,7 @@ async def probe(
             "settings": {
                 "indexes": list(repos.indexes),
                 "find_links": list(repos.find_links),
+                "torch_indexes": torch_indexes(),
                 "ca_certs": global_options.ca_certs_path,
                 "proxies": {name: environment[name] for name in PROXIES if name in environment},
                 "source_mirrors": dict(options.source_mirrors),

@@ -115,7 +115,12 @@ def _failure(
         pytest.param({"timeout": "-1"}, ("timeout",), id="negative timeout"),
         pytest.param({"gpu_arch_rule": '"touch"'}, ("touch", "'torch'?"), id="unknown rule"),
         pytest.param({"build_requires": '[":src"]'}, ("thing:src", "cuda_source"), id="no wheel"),
-        pytest.param({"torch": '"2.10.0"'}, ("cuda-lock thing:wheel", "torch2.10.0"), id="no lock"),
+        pytest.param({"torch": '"2.12.0"'}, ("cuda-lock thing:wheel", "torch2.12.0"), id="no lock"),
+        pytest.param(
+            {"torch": '"2.10.0"'},
+            ("cuda-lock thing:wheel", "torch==2.10.0+cu130", "/cu130", "source_mirrors"),
+            id="no lock, and torch is not on the package index",
+        ),
     ],
 )
 def test_a_faulty_wheel(

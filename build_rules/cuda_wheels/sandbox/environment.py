@@ -5,7 +5,8 @@ holds the lock's digest and the interpreter, so that a changed lock is another d
 made under a temporary name and renamed when complete, under a file lock: nobody sees half of one.
 
 Index addresses and credentials come from `settings.json` in the cache: they are in no cache key,
-and are hidden in messages.
+and credentials are hidden in messages. A torch with a local version (`2.9.1+cu126`) is not on the
+package index: where a lock pins one, the PyTorch index of that local version is asked as well.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from cuda_wheels.sandbox.mirrors import mirrored
 from cuda_wheels.sandbox.program import ProgramError, is_disk_full
 
 COMPLETE = ".complete"
@@ -33,28 +36,59 @@ COMPLETE = ".complete"
 CUDA_TOOLS = ("bin/nvcc", "bin/cudafe++", "bin/ptxas", "bin/fatbinary", "nvvm/bin/cicc")
 TARGET_DIRECTORIES = {"x86_64": "x86_64-linux", "aarch64": "sbsa-linux"}
 
+_LOCAL_PIN = re.compile(r"^([\w.-]+==[^\s;+]+\+([\w.-]+))", re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class Settings:
-    """Where packages come from, as the user's machine has it. Empty: the tools' own defaults."""
+    """Where packages come from, as the user's machine has it. Empty: the tools' own defaults.
+
+    `torch_indexes`: local version of a torch wheel, and the PyTorch index, or its mirror, that has it.
+    """
 
     indexes: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
+    torch_indexes: tuple[tuple[str, str], ...] = ()
     ca_certs: str | None = None
     proxies: tuple[tuple[str, str], ...] = ()
     given: bool = False
 
-    def uv_flags(self) -> list[str]:
-        """The index flags of uv."""
+    def uv_flags(self, requirements: str = "") -> list[str]:
+        """The index flags of uv for a lock, or for requirements that stand one a line."""
+        ordered = [*self.indexes[1:], *self.indexes[:1]]
+        # The PyTorch index comes last: it has copies of other packages too, of which those of the
+        # package index are meant.
+        ordered += self.torch_indexes_for(requirements)
         flags = []
-        if self.indexes:
-            flags += ["--default-index", self.indexes[0]]
-            for index in self.indexes[1:]:
-                flags += ["--index", index]
+        if ordered and self.indexes:
+            flags += ["--default-index", ordered.pop()]
+        for index in ordered:
+            flags += ["--index", index]
         for link in self.find_links:
             flags += ["--find-links", link]
-        # uv stops at the first index that has a name; the hashes of the lock decide instead.
+        # uv stops at the first index that has a name, where another may have the version. Of one
+        # version in two indexes it takes the earlier index's file, whatever the hashes.
         return [*flags, "--index-strategy", "unsafe-best-match"]
+
+    def torch_indexes_for(self, requirements: str) -> list[str]:
+        """The PyTorch indexes that have what `requirements` pin to a local version."""
+        known = dict(self.torch_indexes)
+        local = sorted({local for _, local in _LOCAL_PIN.findall(requirements)})
+        return [known[name] for name in local if name in known]
+
+    def torch_note(self, requirements: str) -> str:
+        """Where a torch with a local version comes from, as sentences; empty if none is pinned."""
+        pins = ", ".join(pin for pin, _ in _LOCAL_PIN.findall(requirements))
+        if not pins:
+            return ""
+        indexes = ", ".join(map(hide_credentials, self.torch_indexes_for(requirements)))
+        if not indexes:
+            return f"{pins} is not on the package index: name the PyTorch index, in UV_INDEX."
+        return (
+            f"{pins} is not on the package index but on the PyTorch index, looked for at {indexes}."
+            " If that cannot be reached from here, name a mirror of it in "
+            "[cuda-wheels].source_mirrors."
+        )
 
     def pip_flags(self) -> list[str]:
         """The index flags of pip."""
@@ -99,10 +133,18 @@ def load_settings(cache: Path) -> Settings:
     return Settings(
         indexes=tuple(data.get("indexes") or ()),
         find_links=tuple(data.get("find_links") or ()),
+        torch_indexes=_torch_indexes(data),
         ca_certs=data.get("ca_certs") or None,
         proxies=tuple(sorted((data.get("proxies") or {}).items())),
         given=True,
     )
+
+
+def _torch_indexes(data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    # The goals refuse a mirror that is no text; here it must not end a program that needs none.
+    leads = {k: v for k, v in (data.get("source_mirrors") or {}).items() if isinstance(v, str)}
+    indexes = (data.get("torch_indexes") or {}).items()
+    return tuple(sorted((local, mirrored(address, leads)) for local, address in indexes))
 
 
 def hide_credentials(text: str) -> str:
@@ -184,9 +226,12 @@ def ensure_environment(cache: Path, lock: Path, *, bootstrap: Path, kind: str) -
             raise ProgramError(f"`uv venv` failed for {path}:\n{_tail(venv.stdout)}")
         command = [uv, "pip", "sync", "--require-hashes", "--python", str(path / "bin/python")]
         command += ["--only-binary", ":all:"]
-        synced = _run([*command, *settings.uv_flags(), str(Path(lock).absolute())], env)
+        requirements = Path(lock).read_text(encoding="utf-8")
+        flags = settings.uv_flags(requirements)
+        synced = _run([*command, *flags, str(Path(lock).absolute())], env)
         if synced.returncode:
-            raise _install_error("uv", lock, path, settings, synced.stdout)
+            note = settings.torch_note(requirements)
+            raise _install_error("uv", lock, path, settings, synced.stdout, note)
         make_cuda_home(path)
 
     return _ensure(cache, environment_path(cache, lock, kind), make)
@@ -336,7 +381,7 @@ _FAULTS = (
 
 
 def _install_error(
-    tool: str, lock: Path, path: Path, settings: Settings, output: str
+    tool: str, lock: Path, path: Path, settings: Settings, output: str, note: str = ""
 ) -> ProgramError:
     fault = next((kind for pattern, kind in _FAULTS if re.search(pattern, output)), "other")
     indexes = ", ".join(hide_credentials(i) for i in (*settings.indexes, *settings.find_links))
@@ -355,4 +400,6 @@ def _install_error(
         "[python-repos].indexes, or write the lock again with `./pants cuda-lock`.",
         "other": f"{tool} could not install {lock}.",
     }[fault]
+    if note and fault in ("network", "refused", "missing"):
+        text = f"{text}\n{note}"
     return ProgramError(f"{text}\nThe last lines of {tool}:\n{_tail(output)}")

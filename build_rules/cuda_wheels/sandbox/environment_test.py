@@ -15,7 +15,14 @@ from uv import find_uv_bin
 from cuda_wheels.sandbox import environment
 from cuda_wheels.sandbox.environment import Settings, ensure_environment, load_settings
 from cuda_wheels.sandbox.program import ProgramError
-from cuda_wheels.sandbox.testutil import CHILD_ENV, Index, serving, unused_address, wheel_bytes
+from cuda_wheels.sandbox.testutil import (
+    CHILD_ENV,
+    Index,
+    serving,
+    sha256,
+    unused_address,
+    wheel_bytes,
+)
 
 
 @pytest.fixture
@@ -45,8 +52,27 @@ def write_lock(path: Path, index: Index, name: str = "alpha", sha256: str | None
     return path
 
 
-def configure(cache: Path, *indexes: str) -> None:
-    (cache / "settings.json").write_text(json.dumps({"indexes": indexes}))
+def configure(cache: Path, *indexes: str, torch_indexes: dict[str, str] | None = None) -> None:
+    settings = {"indexes": indexes, "torch_indexes": torch_indexes or {}}
+    (cache / "settings.json").write_text(json.dumps(settings))
+
+
+def torch_lock(path: Path, index: Index, pytorch: Index) -> Path:
+    """A lock of a torch of the PyTorch index, and of a package that both indexes have."""
+    torch = pytorch.add(
+        "torch", "torch-2.9.1+cu126-py3-none-any.whl", wheel_bytes("torch", "2.9.1+cu126")
+    )
+    index.add("torch", "torch-2.9.1-py3-none-any.whl", wheel_bytes("torch", "2.9.1"))
+    index.add("triton", "triton-3.5.1-py3-none-any.whl", wheel_bytes("triton", "3.5.1"))
+    pytorch.add(
+        "triton", "triton-3.5.1-py3-none-any.whl", wheel_bytes("triton", "3.5.1", requires="torch")
+    )
+    triton = sha256(wheel_bytes("triton", "3.5.1"))
+    path.write_text(
+        f"torch==2.9.1+cu126 \\\n    --hash=sha256:{torch}\n"
+        f"triton==3.5.1 \\\n    --hash=sha256:{triton}\n"
+    )
+    return path
 
 
 def test_an_environment_is_made_once(
@@ -129,6 +155,50 @@ def test_a_package_that_no_index_has_is_explained(
     lock.write_text(f"gamma==1.0 --hash=sha256:{'0' * 64}\n")
     with pytest.raises(ProgramError, match="does not have every package"):
         ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+
+
+def test_a_torch_of_the_pytorch_index_is_installed_beside_the_package_index(
+    cache: Path, bootstrap: Path, index: Index, tmp_path: Path
+) -> None:
+    with serving(Index()) as pytorch:
+        lock = torch_lock(tmp_path / "lock.txt", index, pytorch)
+        configure(cache, index.url, torch_indexes={"cu126": pytorch.url})
+        path = ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+    assert list(path.glob("lib/python3*/site-packages/torch-2.9.1+cu126.dist-info"))
+    (triton,) = path.glob("lib/python3*/site-packages/triton-3.5.1.dist-info/METADATA")
+    assert "Requires-Dist" not in triton.read_text()
+
+
+def test_a_lock_may_hold_the_hashes_of_both_copies_and_never_the_other_alone(
+    cache: Path, bootstrap: Path, index: Index, tmp_path: Path
+) -> None:
+    other = f"--hash=sha256:{sha256(wheel_bytes('triton', '3.5.1', requires='torch'))}"
+    with serving(Index()) as pytorch:
+        lock = torch_lock(tmp_path / "lock.txt", index, pytorch)
+        text = lock.read_text()
+        configure(cache, index.url, torch_indexes={"cu126": pytorch.url})
+        lock.write_text(f"{text[:-1]} \\\n    {other}\n")
+        path = ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+        assert list(path.glob("lib/python3*/site-packages/triton-3.5.1.dist-info"))
+        own = text[text.rindex("--hash") : -1]
+        lock.write_text(text.replace(own, other))
+        with pytest.raises(ProgramError, match="does not have the hash that the lock declares"):
+            ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+
+
+def test_a_pytorch_index_out_of_reach_says_how_to_name_a_mirror(
+    cache: Path, bootstrap: Path, index: Index, tmp_path: Path
+) -> None:
+    address = unused_address()
+    with serving(Index()) as pytorch:
+        lock = torch_lock(tmp_path / "lock.txt", index, pytorch)
+    configure(cache, index.url, torch_indexes={"cu126": address})
+    with pytest.raises(ProgramError, match="is out of reach") as e:
+        ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+    assert "torch==2.9.1+cu126 is not on the package index" in str(e.value)
+    assert address.split("@")[1] in str(e.value)
+    assert "[cuda-wheels].source_mirrors" in str(e.value)
+    assert "s3cret" not in str(e.value)
 
 
 @pytest.mark.parametrize(
@@ -236,6 +306,34 @@ def test_settings_become_flags(cache: Path) -> None:
     assert env["LANG"] == "C"
     assert "PIP_INDEX_URL" not in env
     assert "UV_INDEX" not in env
+
+
+def test_the_pytorch_index_comes_after_the_package_indexes() -> None:
+    settings = Settings(indexes=("a", "b"), torch_indexes=(("cpu", "p"), ("cu126", "t")))
+    lock = "numpy==2.0 \\\n    --hash=sha256:00\ntorch==2.9.1+cu126 \\\n    --hash=sha256:11\n"
+    assert settings.uv_flags(lock) == [
+        *("--default-index", "t", "--index", "b", "--index", "a"),
+        *("--index-strategy", "unsafe-best-match"),
+    ]
+    assert settings.uv_flags("torch==2.9.1\n") == settings.uv_flags()
+    # uv's own default index stays where none is configured.
+    own = Settings(torch_indexes=(("cu126", "t"),))
+    assert own.uv_flags(lock)[:2] == ["--index", "t"]
+
+
+def test_a_mirror_of_the_pytorch_index_stands_for_it(cache: Path) -> None:
+    settings = {
+        "torch_indexes": {
+            "cu126": "https://torch.example/whl/cu126",
+            "cpu": "https://b.example/cpu",
+        },
+        "source_mirrors": {"https://torch.example/whl/": "https://mirror.example/", "https://b": 1},
+    }
+    (cache / "settings.json").write_text(json.dumps(settings))
+    assert load_settings(cache).torch_indexes == (
+        ("cpu", "https://b.example/cpu"),
+        ("cu126", "https://mirror.example/cu126"),
+    )
 
 
 def test_without_settings_the_tools_keep_their_own(cache: Path) -> None:

@@ -1,8 +1,8 @@
 """Locks a build environment: exact versions and hashes, no addresses.
 
-Request: `requirements`, `python`, `arch`, `indexes` (index addresses beside the configured ones,
-such as the one that has torch for another accelerator), `out`. uv resolves for the target
-platform whatever machine this is, so one machine locks both architectures.
+Request: `requirements`, `python`, `arch`, `out`. uv resolves for the target platform whatever
+machine this is, so one machine locks both architectures. A torch with a local version is looked for
+on the PyTorch index that the session's settings name for it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,7 @@ def compile_arguments(request: Mapping[str, Any], settings: environment.Settings
         "--only-binary=:all:",
         f"--python-platform={uv_platform(arch)}",
         f"--python-version={request['python']}",
-        *settings.uv_flags(),
-        *(f"--index={address}" for address in request.get("indexes") or ()),
+        *settings.uv_flags("\n".join(request["requirements"])),
         "-",
     ]
 
@@ -72,6 +71,11 @@ def check(lock: str) -> None:
         )
 
 
+def _note(settings: environment.Settings, requirements: Sequence[str]) -> str:
+    note = settings.torch_note("\n".join(requirements))
+    return f"\n  {note}" if note else ""
+
+
 def main(request: Mapping[str, Any]) -> None:
     """Resolve the requirements and write the lock."""
     cache = Path(request["cache"])
@@ -95,6 +99,7 @@ def main(request: Mapping[str, Any]) -> None:
         raise program.ProgramError(
             f"No lock for {request['arch']}, Python {request['python']}:\n"
             f"  wanted: {', '.join(request['requirements'])}\n{reason(done.stderr)}"
+            f"{_note(settings, request['requirements'])}"
         )
     check(done.stdout)
     files.write_atomically(Path(request["out"]), done.stdout)

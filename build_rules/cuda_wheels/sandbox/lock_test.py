@@ -9,7 +9,7 @@ from uv import find_uv_bin
 
 from cuda_wheels.sandbox import environment, lock
 from cuda_wheels.sandbox.program import ProgramError
-from cuda_wheels.sandbox.testutil import Index, serving, unused_address, wheel_bytes
+from cuda_wheels.sandbox.testutil import Index, serving, sha256, unused_address, wheel_bytes
 
 
 @pytest.fixture(autouse=True)
@@ -29,9 +29,15 @@ def index() -> Iterator[Index]:
         yield served
 
 
-def run(configured: list[str], *requirements: str, **request: object) -> str:
+def run(
+    configured: list[str],
+    *requirements: str,
+    torch_indexes: dict[str, str] | None = None,
+    **request: object,
+) -> str:
     Path("cache").mkdir(exist_ok=True)
-    Path("cache/settings.json").write_text(json.dumps({"indexes": configured}))
+    settings = {"indexes": configured, "torch_indexes": torch_indexes or {}}
+    Path("cache/settings.json").write_text(json.dumps(settings))
     lock.main(
         {
             "cache": "cache",
@@ -39,7 +45,6 @@ def run(configured: list[str], *requirements: str, **request: object) -> str:
             "requirements": list(requirements),
             "python": "3.12",
             "arch": "amd64",
-            "indexes": [],
             "out": "locks/row.txt",
             **request,
         }
@@ -47,9 +52,14 @@ def run(configured: list[str], *requirements: str, **request: object) -> str:
     return Path("locks/row.txt").read_text()
 
 
-def failure(configured: list[str], *requirements: str, **request: object) -> str:
+def failure(
+    configured: list[str],
+    *requirements: str,
+    torch_indexes: dict[str, str] | None = None,
+    **request: object,
+) -> str:
     with pytest.raises(ProgramError) as raised:
-        run(configured, *requirements, **request)
+        run(configured, *requirements, torch_indexes=torch_indexes, **request)
     assert "s3cret" not in str(raised.value)
     return str(raised.value)
 
@@ -75,12 +85,52 @@ def test_each_arch_takes_its_own_wheels(index: Index, arch: str, platform: str) 
     assert "gamma" in failure([index.url], "gamma", arch=other)
 
 
-def test_extra_indexes_count_with_the_configured_ones(index: Index) -> None:
-    with serving(Index()) as extra:
-        wheel = wheel_bytes("beta", "2.0+cu128")
-        extra.add("beta", "beta-2.0+cu128-py3-none-any.whl", wheel)
-        text = run([index.url], "beta==2.0+cu128", indexes=[extra.url])
-    assert text.startswith("beta==2.0+cu128 ")
+TORCH = "torch-2.9.1+cu126-cp312-cp312-manylinux_2_28_x86_64.whl"
+TORCH_METADATA = """\
+Metadata-Version: 2.1
+Name: torch
+Version: 2.9.1+cu126
+Requires-Dist: beta==2.0; platform_system == "Linux"
+"""
+
+
+def test_a_torch_of_the_pytorch_index_is_locked_without_being_downloaded(index: Index) -> None:
+    with serving(Index()) as pytorch:
+        pytorch.announce("torch", TORCH, "ab" * 32, TORCH_METADATA)
+        # A copy of what the package index has, of other bytes, and something newer.
+        copy = pytorch.add("beta", "beta-2.0-py3-none-any.whl", wheel_bytes("beta", "2.0") + b"!")
+        text = run([index.url], "torch==2.9.1+cu126", torch_indexes={"cu126": pytorch.url})
+        assert not [path for path in pytorch.requested if path.endswith(".whl")]
+    assert f"torch==2.9.1+cu126 \\\n    --hash=sha256:{'ab' * 32}" in text
+    assert f"--hash=sha256:{sha256(wheel_bytes('beta', '2.0'))}" in text
+    assert copy not in text
+    assert "://" not in text
+
+
+def test_an_earlier_index_of_several_still_comes_first(index: Index) -> None:
+    with serving(Index()) as first, serving(Index()) as pytorch:
+        pytorch.announce("torch", TORCH, "ab" * 32, TORCH_METADATA)
+        text = run(
+            [first.url, index.url], "torch==2.9.1+cu126", torch_indexes={"cu126": pytorch.url}
+        )
+    assert sha256(wheel_bytes("beta", "2.0")) in text
+
+
+def test_the_pytorch_index_is_asked_for_its_own_torch_alone(index: Index) -> None:
+    with serving(Index()) as pytorch:
+        indexes = {"cu126": pytorch.url, "cu128": pytorch.url}
+        run([index.url], "beta==2.0", torch_indexes=indexes)
+        message = failure([index.url], "torch==2.9.1+cu130", torch_indexes=indexes)
+        assert pytorch.requested == []
+    assert "torch==2.9.1+cu130 is not on the package index" in message
+
+
+def test_a_pytorch_index_out_of_reach_says_how_to_name_a_mirror(index: Index) -> None:
+    address = unused_address()
+    message = failure([index.url], "torch==2.9.1+cu126", torch_indexes={"cu126": address})
+    assert "torch==2.9.1+cu126 is not on the package index" in message
+    assert address.split("@")[1] in message
+    assert "[cuda-wheels].source_mirrors" in message
 
 
 def test_nothing_is_built_for_a_lock(index: Index) -> None:
@@ -100,7 +150,7 @@ def test_no_solution_gives_uvs_reason_and_keeps_the_old_lock(index: Index) -> No
 
 def test_index_out_of_reach() -> None:
     address = unused_address()
-    message = failure([address], "beta", indexes=[])
+    message = failure([address], "beta")
     assert address.split("@")[1] in message
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote, unquote
 
 # Child processes must find these modules wherever the tests' own came from.
 CHILD_ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
@@ -72,10 +73,15 @@ def wheel_bytes(name: str, version: str, *, requires: str = "") -> bytes:
 
 @dataclass
 class Index:
-    """A simple index (PEP 503) on this machine; `hashes` off leaves the fragments away."""
+    """A simple index (PEP 503) on this machine; `hashes` off leaves the fragments away.
+
+    `announced`: wheels of which there is only the page's entry and the metadata (PEP 658), as
+    sha256 and metadata; the PyTorch index is played by such.
+    """
 
     hashes: bool = True
     files: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    announced: dict[str, dict[str, tuple[str, bytes]]] = field(default_factory=dict)
     broken: int = 0
     requested: list[str] = field(default_factory=list)
     wrong_hashes: dict[str, str] = field(default_factory=dict)
@@ -91,13 +97,22 @@ class Index:
         self.files.setdefault(project, {})[filename] = content
         return sha256(content)
 
+    def announce(self, project: str, filename: str, digest: str, metadata: str) -> None:
+        """List a wheel and serve its metadata, and not the wheel."""
+        self.announced.setdefault(project, {})[filename] = (digest, metadata.encode())
+
     def page(self, project: str) -> str:
         """The page that lists the files of a project."""
         links = []
-        for filename, content in self.files[project].items():
+        for filename, content in self.files.get(project, {}).items():
             announced = self.wrong_hashes.get(filename, sha256(content))
             fragment = f"#sha256={announced}" if self.hashes else ""
-            links.append(f'<a href="/files/{project}/{filename}{fragment}">{filename}</a>')
+            links.append(f'<a href="/files/{project}/{quote(filename)}{fragment}">{filename}</a>')
+        for filename, (digest, metadata) in self.announced.get(project, {}).items():
+            links.append(
+                f'<a href="/files/{project}/{quote(filename)}#sha256={digest}" '
+                f'data-core-metadata="sha256={sha256(metadata)}">{filename}</a>'
+            )
         return f"<!DOCTYPE html><html><body>{'<br>'.join(links)}</body></html>"
 
     def answer(self, path: str) -> tuple[int, str, bytes]:
@@ -106,11 +121,16 @@ class Index:
         if self.broken > 0:
             self.broken -= 1
             return 503, "text/plain", b"try later"
-        parts = path.strip("/").split("/")
-        if parts[0] == "simple" and len(parts) == 2 and parts[1] in self.files:
+        parts = unquote(path).strip("/").split("/")
+        if parts[0] == "simple" and len(parts) == 2 and parts[1] in {*self.files, *self.announced}:
             return 200, "text/html", self.page(parts[1]).encode()
-        if parts[0] == "files" and len(parts) == 3 and parts[2] in self.files.get(parts[1], {}):
-            return 200, "application/octet-stream", self.files[parts[1]][parts[2]]
+        if parts[0] == "files" and len(parts) == 3:
+            project, filename = parts[1:]
+            if filename in self.files.get(project, {}):
+                return 200, "application/octet-stream", self.files[project][filename]
+            wheel, _, rest = filename.rpartition(".metadata")
+            if not rest and wheel in self.announced.get(project, {}):
+                return 200, "text/plain", self.announced[project][wheel][1]
         return 404, "text/plain", b"not here"
 
 

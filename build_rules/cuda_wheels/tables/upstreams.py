@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from cuda_wheels.tables.accelerators import find_accelerator
+from cuda_wheels.tables.accelerators import ACCELERATORS, find_accelerator
 
 PYTORCH_INDEX = "https://download.pytorch.org/whl"
 GITHUB = "https://github.com"
@@ -33,3 +33,8 @@ def github_problem(url: str) -> str | None:
     if re.fullmatch(r"[A-Za-z0-9-]+/[A-Za-z0-9._-]+/?", repository):
         return None
     return f'{repository!r} is no repository: write `github("OWNER/NAME")`.'
+
+
+def torch_indexes() -> dict[str, str]:
+    """Local version of a torch wheel, such as `cu126`, -> the PyTorch index that has it."""
+    return {accel.torch_index: torch_index(accel.name) for accel in ACCELERATORS}

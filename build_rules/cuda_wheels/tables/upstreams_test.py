@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from cuda_wheels.tables.upstreams import GITHUB, PYTORCH_INDEX, github, github_problem, torch_index
+from cuda_wheels.tables.upstreams import (
+    GITHUB,
+    PYTORCH_INDEX,
+    github,
+    github_problem,
+    torch_index,
+    torch_indexes,
+)
 
 
 @pytest.mark.parametrize(
@@ -22,3 +29,12 @@ def test_the_address_of_a_repository() -> None:
 @pytest.mark.parametrize("repository", ["", "owner", "owner/", "/name", "a/b/c", "a b/c", None])
 def test_what_is_no_repository(repository: object) -> None:
     assert "OWNER/NAME" in (github_problem(github(repository)) or "")
+
+
+def test_torch_indexes_are_named_after_the_local_version_of_their_wheels() -> None:
+    indexes = torch_indexes()
+    assert indexes["cu126"] == torch_index("cu126")
+    assert indexes["cpu"] == torch_index("cpu")
+    # No wheel is called +cu131.
+    assert "cu131" not in indexes
+    assert all(address.endswith(f"/{local}") for local, address in indexes.items())
