@@ -48,6 +48,9 @@ class CudaWheelsSubsystem(Subsystem):
             instance `{"https://example.com/": "https://mirror.example.org/"}`. The longest match
             applies. The pin of the content stays the declared one, so the mirrors are in no cache
             key. An address with a token belongs in a file of your own (`.pants.rc`).
+
+            The address of the PyTorch index, which has the torch wheels with a local version such
+            as `2.9.1+cu126`, is rewritten too: when an environment is locked and when it is made.
             """),
     )
     cuda_home = StrOption(

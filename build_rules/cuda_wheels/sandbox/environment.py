@@ -258,12 +258,17 @@ def make_cuda_home(env: Path) -> Path | None:
     """Make `<env>/cuda` of relative links, if the environment holds CUDA's compiler.
 
     Build scripts want `lib64` and unversioned names such as `libcudart.so`; pccm's also want the
-    layout of conda, `lib` and `targets/<machine>/include`. The packages have neither.
+    layout of conda, `lib` and `targets/<machine>/include`. The packages have neither. Those of CUDA
+    13.0.0 also have cicc where their nvcc does not look for it.
     """
     found = sorted(Path(env).glob("lib/python3*/site-packages/nvidia/cu[0-9]*/bin/nvcc"))
     if not found:
         return None
     toolkit = found[-1].parent.parent
+    cicc = toolkit / "nvvm/bin/cicc"
+    if not cicc.exists():
+        cicc.parent.mkdir(parents=True, exist_ok=True)
+        _link(cicc, toolkit / "bin/cicc")
     home = Path(env) / "cuda"
     libraries = home / "lib64"
     libraries.mkdir(parents=True)

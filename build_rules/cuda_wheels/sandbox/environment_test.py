@@ -378,6 +378,20 @@ def test_a_cuda_home_has_both_layouts(tmp_path: Path, monkeypatch: pytest.Monkey
     assert environment.cuda_digest(home) != before
 
 
+def test_cicc_is_put_where_nvcc_looks_for_it(tmp_path: Path) -> None:
+    # As the packages of CUDA 13.0.0 have it. nvcc looks from its real folder.
+    toolkit = tmp_path / "env/lib/python3.12/site-packages/nvidia/cu13"
+    for name in ("bin/nvcc", "bin/cicc", "lib/libcudart.so.13", "nvvm/libdevice/libdevice.10.bc"):
+        (toolkit / name).parent.mkdir(parents=True, exist_ok=True)
+        (toolkit / name).write_text(name)
+    environment.make_cuda_home(tmp_path / "env")
+    home = (tmp_path / "env").rename(tmp_path / "renamed") / "cuda"
+    beside_nvcc = (home / "bin").resolve().parent
+    assert (beside_nvcc / "nvvm/bin/cicc").read_text() == "bin/cicc"
+    assert (home / "nvvm/bin/cicc").read_text() == "bin/cicc"
+    assert (home / "nvvm/libdevice/libdevice.10.bc").exists()
+
+
 def test_an_environment_without_nvcc_has_no_cuda_home(tmp_path: Path) -> None:
     assert environment.make_cuda_home(tmp_path) is None
     assert list(tmp_path.iterdir()) == []
