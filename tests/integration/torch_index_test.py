@@ -15,7 +15,7 @@ LOCK = "3rdparty/torch/amd64-cpu-torch2.9.1-cp312.txt"
 ADDRESS = "tests/fixtures/tiny:amd64-cpu"
 TORCH = wheel_bytes("torch", "2.9.1+cpu")
 BUILD = """
-cuda_source(name="src", source=files_source("."), sources=["setup.py", "tiny.c"])
+cuda_source(name="src", source=files_source("."), sources=["setup.py", "*.c"])
 cuda_wheel(
     name="amd64-cpu",
     package="tiny",
@@ -29,21 +29,26 @@ cuda_wheel(
     environment="amd64-cpu",
 )
 """
-# Its version is that of the torch which is installed while it compiles.
+# It is built beside the served torch alone, and links a stand-in for one of torch's libraries.
 SETUP = """
+import subprocess
 from importlib.metadata import version
 
 from setuptools import Extension, setup
 
 assert version("torch") == "2.9.1+cpu", version("torch")
-setup(name="tiny", version="1.0", ext_modules=[Extension("tiny", ["tiny.c"])])
+subprocess.run(["gcc", "-shared", "-fPIC", "-o", "libc10.so", "c10.c"], check=True)
+tiny = Extension("tiny", ["tiny.c"], libraries=["c10"], library_dirs=["."])
+setup(name="tiny", version="1.0", ext_modules=[tiny])
 """
 SOURCE = """
 #include <Python.h>
 
+extern int c10_stand_in(void);
+
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "tiny", NULL, -1, NULL};
 
-PyMODINIT_FUNC PyInit_tiny(void) { return PyModule_Create(&module); }
+PyMODINIT_FUNC PyInit_tiny(void) { return c10_stand_in() ? NULL : PyModule_Create(&module); }
 """
 
 
@@ -66,6 +71,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory, mirror: Index) -> Iterato
         checkout.write("tests/fixtures/tiny/BUILD", BUILD)
         checkout.write("tests/fixtures/tiny/setup.py", SETUP)
         checkout.write("tests/fixtures/tiny/tiny.c", SOURCE)
+        checkout.write("tests/fixtures/tiny/c10.c", "int c10_stand_in(void) { return 0; }")
         (checkout.root / LOCK).unlink(missing_ok=True)
         yield checkout
 
