@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from packaging.version import InvalidVersion, Version
 
-from cuda_wheels.tables.upstreams import github, github_problem
+from cuda_wheels.tables.upstreams import github, github_problem, pyg_index
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -279,6 +279,47 @@ class FilesSource:
         return self.title
 
 
+# The names of `prebuilt_wheel(..., index=...)`: the package index of [python-repos], and PyG's.
+PACKAGE_INDEX = ""
+PYG = "pyg"
+
+
+@dataclass(frozen=True)
+class PrebuiltWheel:
+    """`prebuilt_wheel(name, version, sha256=..., index="")`: a wheel that upstream publishes.
+
+    `name` and `version` are its own and may differ from the package's: `cumm-cu126`,
+    `2.1.2+pt29cu130`. With `index="pyg"` it is looked for on PyG's index, on the page of the row's
+    torch and accelerator; otherwise in `[python-repos]`.
+    """
+
+    name: str
+    version: str
+    sha256: str = ""
+    index: str = PACKAGE_INDEX
+
+    def problems(self) -> tuple[str, ...]:
+        """Everything wrong with this value, one sentence a fault; empty if it is usable."""
+        owner = f"prebuilt_wheel({self.name!r}, {self.version!r})"
+        found = _index_file_problems(owner, self.name, self.version, self.sha256)
+        if self.index in (PACKAGE_INDEX, PYG):
+            return found
+        return (
+            *found,
+            f"{owner}: `index` is {self.index!r}, which is unknown. Leave it out for the indexes "
+            f"of `[python-repos]`, or write {PYG!r} for PyG's.",
+        )
+
+    def page(self, torch: str | None, accel: str) -> str | None:
+        """The page of links that lists it for a row; None where the package index does."""
+        return pyg_index(torch, accel) if self.index == PYG and torch else None
+
+    @property
+    def title(self) -> str:
+        """The wheel as messages name it."""
+        return f"prebuilt {self.name} {self.version}"
+
+
 Source = Union[SdistSource, WheelSource, ArchiveSource, GitSource, FilesSource]
 SOURCE_TYPES = (SdistSource, WheelSource, ArchiveSource, GitSource, FilesSource)
 
@@ -293,11 +334,11 @@ _FORMS: tuple[tuple[str, type, str], ...] = (
 SOURCE_ALIASES = tuple(alias for alias, _, _ in _FORMS)
 
 
-def _constructor(alias: str, source: type, form: str) -> Callable[..., Source]:
+def _constructor(alias: str, source: type, form: str) -> Callable[..., Any]:
     """What a BUILD file calls: `source`, with errors that name it as the BUILD file does."""
 
     @functools.wraps(source, updated=())
-    def construct(*args: Any, **kwargs: Any) -> Source:
+    def construct(*args: Any, **kwargs: Any) -> Any:
         try:
             value = source(*args, **kwargs)
             hash(value)
@@ -311,5 +352,8 @@ def _constructor(alias: str, source: type, form: str) -> Callable[..., Source]:
 
 BUILD_FILE_OBJECTS: dict[str, Callable[..., Any]] = {
     **{alias: _constructor(alias, source, form) for alias, source, form in _FORMS},
+    "prebuilt_wheel": _constructor(
+        "prebuilt_wheel", PrebuiltWheel, 'prebuilt_wheel("NAME", "VERSION", sha256="...")'
+    ),
     "github": github,
 }

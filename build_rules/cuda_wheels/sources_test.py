@@ -8,10 +8,11 @@ from cuda_wheels.sources import (
     BUILD_FILE_OBJECTS,
     FilesSource,
     GitSource,
+    PrebuiltWheel,
     SdistSource,
     WheelSource,
 )
-from cuda_wheels.tables.upstreams import github
+from cuda_wheels.tables.upstreams import github, pyg_index
 
 SHA256 = "0" * 64
 COMMIT = "1" * 40
@@ -33,6 +34,8 @@ URL = "https://git.example/owner/name"
         ("git_source", (URL,), {"tag": "v1.0"}),
         ("git_source", (URL,), {"commit": [COMMIT]}),
         ("files_source", (), {}),
+        ("prebuilt_wheel", ("cumm-cu126",), {}),
+        ("prebuilt_wheel", ("cumm-cu126", "0.8.2"), {"torch": "2.9.1"}),
     ],
 )
 def test_a_wrong_call_is_named_as_the_build_file_has_it(
@@ -170,3 +173,20 @@ def test_files_lie_below_the_build_file(root: Any) -> None:
 @pytest.mark.parametrize("root", [".", "vecadd", "a/..b"])
 def test_a_directory_below_the_build_file(root: str) -> None:
     assert FilesSource(root).problems() == ()
+
+
+def test_a_prebuilt_wheel() -> None:
+    call = BUILD_FILE_OBJECTS["prebuilt_wheel"]
+    prebuilt = call("torch-scatter", "2.1.2+pt29cu130", sha256=SHA256, index="pyg")
+    assert prebuilt == PrebuiltWheel("torch-scatter", "2.1.2+pt29cu130", SHA256, "pyg")
+    assert prebuilt.problems() == ()
+    assert prebuilt.page("2.9.1", "cu130") == pyg_index("2.9.1", "cu130")
+    assert call("cumm-cu126", "0.8.2", sha256=SHA256).page("2.9.1", "cu126") is None
+
+
+def test_every_fault_of_a_prebuilt_wheel_is_named() -> None:
+    faulty = BUILD_FILE_OBJECTS["prebuilt_wheel"]("cumm/cu126", "two", index="conda")
+    problems = faulty.problems()
+    assert len(problems) == 4
+    for problem, word in zip(problems, ("cumm/cu126", "two", "sha256", "'pyg'")):
+        assert problem.startswith("prebuilt_wheel('cumm/cu126', 'two'): ") and word in problem

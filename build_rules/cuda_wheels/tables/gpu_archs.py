@@ -284,11 +284,14 @@ def runs_on(gpu_arch: str, cubins: Iterable[str], ptx: Iterable[str]) -> bool:
     """Whether a GPU of capability `gpu_arch` runs one of these device images.
 
     Machine code runs within its major on the same or a newer minor. From Blackwell on that is
-    not relied on: there code for 12.0 was seen to be refused by a GPU of 12.1.
+    not relied on: there code for 12.0 was seen to be refused by a GPU of 12.1. PTX runs on every
+    newer GPU, unless a suffix, as in `compute_90a`, ties it to its own.
     """
     gpu = _order(gpu_arch)
     codes = [_code_order(name) for name in cubins]
-    if gpu in codes or any(_code_order(name) <= gpu for name in ptx):
+    if gpu in codes or any(_code_order(name) == gpu for name in ptx):
+        return True
+    if any(_code_order(name) < gpu for name in ptx if name[-1].isdigit()):
         return True
     return gpu[0] < 10 and any(code[0] == gpu[0] and code <= gpu for code in codes)
 

@@ -308,6 +308,8 @@ def test_local_suffix(archs: list[str], suffix: str) -> None:
         ("12.1", ["sm_120"], ["compute_120"], True),
         ("10.3", ["sm_100"], ["compute_100"], True),
         ("9.0", [], ["compute_100"], False),
+        ("9.0", [], ["compute_90a"], True),
+        ("10.0", [], ["compute_90a"], False),
     ],
 )
 def test_runs_on(gpu: str, cubins: list[str], ptx: list[str], expected: bool) -> None:

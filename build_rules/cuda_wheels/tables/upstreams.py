@@ -8,6 +8,7 @@ from typing import Any
 from cuda_wheels.tables.accelerators import ACCELERATORS, find_accelerator
 
 PYTORCH_INDEX = "https://download.pytorch.org/whl"
+PYG_INDEX = "https://data.pyg.org/whl"
 GITHUB = "https://github.com"
 
 
@@ -15,6 +16,12 @@ def torch_index(accel: str) -> str:
     """The PyTorch index with the torch wheels for an accelerator."""
     found = find_accelerator(accel)
     return f"{PYTORCH_INDEX}/{found.torch_index if found else accel}"
+
+
+def pyg_index(torch: str, accel: str) -> str:
+    """The page of PyG's index that lists its wheels for a torch release and an accelerator."""
+    found = find_accelerator(accel)
+    return f"{PYG_INDEX}/torch-{torch}+{found.torch_index if found else accel}.html"
 
 
 def github(repository: Any) -> str:

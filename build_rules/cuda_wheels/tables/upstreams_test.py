@@ -9,6 +9,8 @@ from cuda_wheels.tables.upstreams import (
     github_problem,
     torch_index,
     torch_indexes,
+    PYG_INDEX,
+    pyg_index,
 )
 
 
@@ -18,6 +20,18 @@ from cuda_wheels.tables.upstreams import (
 )
 def test_torch_index(accel: str, folder: str) -> None:
     assert torch_index(accel) == f"{PYTORCH_INDEX}/{folder}"
+
+
+@pytest.mark.parametrize(
+    "torch, accel, page",
+    [
+        ("2.9.1", "cu130", "torch-2.9.1+cu130.html"),
+        ("2.11.0", "cu131", "torch-2.11.0+cu130.html"),
+        ("2.9.1", "cpu", "torch-2.9.1+cpu.html"),
+    ],
+)
+def test_pyg_index(torch: str, accel: str, page: str) -> None:
+    assert pyg_index(torch, accel) == f"{PYG_INDEX}/{page}"
 
 
 def test_the_address_of_a_repository() -> None:
