@@ -42,6 +42,20 @@ class CudaWheelsSubsystem(Subsystem):
             Without it wheels of different rows have the same file name.
             """),
     )
+    prefer_prebuilt = BoolOption(
+        default=False,
+        help=softwrap("""
+            Take the wheel that a target's `prebuilt` field names instead of compiling it, if it is
+            as good as a compiled one: it is for the row's platform, Python and torch, can be
+            repaired to `platform_policy`, passes inspection, and its GPU code serves all that the
+            target promises. Otherwise the wheel is compiled; its facts, and the closing table of
+            `cuda-build`, say why.
+
+            A prebuilt whose hash is not the pinned one, or that cannot be had, is an error: it is
+            not compiled in silence. Wheels that are compiled against each other are taken together
+            or not at all, so that they come from one compiler.
+            """),
+    )
     source_mirrors = DictOption[str](
         help=softwrap("""
             Rewrites the beginning of source addresses, those of git submodules included, for

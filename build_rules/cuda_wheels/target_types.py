@@ -29,7 +29,7 @@ from pants.engine.target import (
 )
 from pants.util.strutil import help_text
 
-from cuda_wheels.sources import SOURCE_ALIASES, SOURCE_TYPES, Source
+from cuda_wheels.sources import SOURCE_ALIASES, SOURCE_TYPES, PrebuiltWheel, Source
 from cuda_wheels.tables.accelerators import ACCELERATORS
 from cuda_wheels.tables.gpu_archs import GPU_ARCH_RULES
 from cuda_wheels.tables.system_headers import SYSTEM_HEADERS
@@ -335,6 +335,30 @@ class TimeoutField(IntField):
         """)
 
 
+class PrebuiltField(Field):
+    alias: ClassVar[str] = "prebuilt"
+    default = None
+    value: Optional[PrebuiltWheel]
+    help = help_text("""
+        A wheel that upstream publishes for this row, pinned by its content, for instance
+        `prebuilt_wheel("cumm-cu126", "0.8.2", sha256="...")`, or with `index="pyg"` one of PyG's:
+        `prebuilt_wheel("torch-scatter", "2.1.2+pt29cu130", sha256="...", index="pyg")`.
+
+        It is looked at with `[cuda-wheels].prefer_prebuilt` alone, whose help says when it stands
+        in for a compiled wheel. It keeps upstream's name and version, which others require it by.
+        Apart from a local part, that version must be the target's.
+        """)
+
+    @classmethod
+    def compute_value(cls, raw_value: Any, address: Address) -> Optional[PrebuiltWheel]:
+        value = super().compute_value(raw_value, address)
+        if value is not None and not isinstance(value, PrebuiltWheel):
+            raise InvalidFieldTypeException(
+                address, cls.alias, raw_value, expected_type="a `prebuilt_wheel(...)`"
+            )
+        return value
+
+
 class CudaWheelEnvironmentField(EnvironmentField):
     help = help_text("""
         The environment of `[environments-preview.names]` that compiles, repairs and inspects this
@@ -371,6 +395,7 @@ class CudaWheelTarget(Target):
         SystemHeadersField,
         MemoryPerJobField,
         TimeoutField,
+        PrebuiltField,
         CudaWheelEnvironmentField,
         WheelOutputPathField,
     )

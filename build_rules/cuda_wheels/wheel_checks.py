@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cuda_wheels.tables.accelerators import MACHINES
+from cuda_wheels.tables.gpu_archs import image_runs_on
 from cuda_wheels.tables.libraries import is_foreign, needed_problems
 from cuda_wheels.wheel_facts import (
     LIBSTDCXX_LINKED_IN,
@@ -34,7 +35,8 @@ class DeclaredWheel:
 
     It is native in any case: a wheel without a library is a mismatch. `platform` is the platform
     tag, None where any will do; `cubins` and `ptx` are the whole device code, `sm_90` and
-    `compute_120`, empty for a package whose libraries run on the host alone.
+    `compute_120`, empty for a package whose libraries run on the host alone. With `serves` it is
+    not known what the device code is, only which GPU capabilities must find theirs in it.
     """
 
     distribution: str
@@ -46,6 +48,7 @@ class DeclaredWheel:
     cubins: tuple[str, ...]
     ptx: tuple[str, ...]
     links_torch: bool
+    serves: tuple[str, ...] = ()
 
 
 def mismatches(facts: WheelFacts, declared: DeclaredWheel) -> tuple[str, ...]:
@@ -131,7 +134,7 @@ def _declared_platform(facts: WheelFacts, declared: DeclaredWheel) -> Iterator[s
 
 
 def _device_code(facts: WheelFacts, declared: DeclaredWheel) -> Iterator[str]:
-    wanted = (*declared.cubins, *declared.ptx)
+    wanted = declared.serves or (*declared.cubins, *declared.ptx)
     with_code = [library for library in facts.libraries if library.images]
     if not wanted:
         for library in with_code:
@@ -149,9 +152,29 @@ def _device_code(facts: WheelFacts, declared: DeclaredWheel) -> Iterator[str]:
                 "set, or there was no nvcc: then setup.py builds for the CPU without a word. Set "
                 "it in the target's `env`; the compile log must show nvcc."
             )
+    elif declared.serves:
+        for library in with_code:
+            yield from _served(library, wanted)
     else:
         for library in with_code:
             yield from _library_device_code(library, wanted)
+
+
+def _served(library: LibraryFacts, promised: tuple[str, ...]) -> Iterator[str]:
+    """Each source file gives one image of every kind that it is compiled for, so there are at least
+    as many files as images of the most frequent kind. A GPU must find as many of one kind."""
+    files = max(number for _, number in library.images)
+    lacking = []
+    for gpu in promised:
+        found = max((n for image, n in library.images if image_runs_on(gpu, image)), default=0)
+        if found < files:
+            lacking.append(f"{gpu} ({found} images for at least {files} source files)")
+    if lacking:
+        yield (
+            f"{library.path}: declared device code for GPUs of {', '.join(promised)}, found "
+            f"{_images(library)}, which do not serve {', '.join(lacking)}. Usual cause: it was "
+            "built for other GPUs. Narrow `cuda_arch` to what it serves, or compile the package."
+        )
 
 
 def _library_device_code(library: LibraryFacts, wanted: tuple[str, ...]) -> Iterator[str]:

@@ -113,6 +113,46 @@ def test_files_that_lack_one_arch_are_found_by_the_numbers() -> None:
     assert "sm_90 x 3, sm_120 x 2" in message
 
 
+SERVES = replace(DECLARED, cubins=(), ptx=(), serves=("9.0", "12.0"))
+
+
+@pytest.mark.parametrize(
+    "images",
+    [
+        pytest.param((("sm_90", 2), ("sm_120", 2)), id="machine code of each"),
+        pytest.param((("sm_80", 2), ("sm_90", 2), ("sm_120", 2), ("compute_120", 2)), id="more"),
+        pytest.param((("compute_52", 2), ("sm_52", 2)), id="old PTX"),
+        pytest.param((("compute_90", 2), ("sm_90", 2)), id="PTX for the newer"),
+        pytest.param((("compute_52", 1), ("sm_90", 2), ("sm_120", 2)), id="some of another arch"),
+    ],
+)
+def test_device_code_that_serves_every_gpu(images: Any) -> None:
+    assert mismatches(with_cuda(images=images), SERVES) == ()
+
+
+@pytest.mark.parametrize(
+    ("images", "expected"),
+    [
+        pytest.param((("sm_90", 2),), "12.0 (0 images for", id="too old"),
+        pytest.param((("sm_120", 2), ("compute_120", 2)), "9.0 (0 images for", id="too new"),
+        pytest.param((("sm_80", 2), ("sm_120", 2)), "9.0 (0 images for", id="another major"),
+        pytest.param(
+            (("compute_90a", 2), ("sm_90a", 2)), "12.0 (0 images for", id="PTX of one arch"
+        ),
+        pytest.param(
+            (("sm_90", 2), ("sm_120", 1)), "12.0 (1 images for at least 2", id="not every file"
+        ),
+    ],
+)
+def test_device_code_that_does_not_serve_every_gpu(images: Any, expected: str) -> None:
+    message = only(with_cuda(images=images), SERVES)
+    assert message.startswith("torch_demo/_demo_cuda.so: ") and expected in message
+
+
+def test_a_wheel_that_is_to_serve_gpus_has_device_code() -> None:
+    assert "found none" in only(with_cuda(images=()), SERVES)
+
+
 @pytest.mark.parametrize(
     ("images", "cause"),
     [

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Iterable, Mapping
 
+from packaging.version import Version
 from pants.core.goals.package import PackageFieldSet
 from pants.core.util_rules.environments import LOCAL_ENVIRONMENT_MATCHER, EnvironmentsSubsystem
 from pants.engine.addresses import Address
@@ -26,7 +27,13 @@ from cuda_wheels.rules.source import (
     SelectedPatchesRequest,
 )
 from cuda_wheels.rules.toolchain import Surroundings
-from cuda_wheels.sources import FilesSource, name_problem, version_problem
+from cuda_wheels.sources import (
+    PYG,
+    FilesSource,
+    PrebuiltWheel,
+    name_problem,
+    version_problem,
+)
 from cuda_wheels.subsystem import CudaWheelsSubsystem
 from cuda_wheels.tables.accelerators import find_accelerator
 from cuda_wheels.tables.glibc import platform_problem, platform_tag
@@ -52,6 +59,7 @@ from cuda_wheels.target_types import (
     MemoryPerJobField,
     NativeField,
     PackageField,
+    PrebuiltField,
     PythonField,
     SkippedField,
     SystemHeadersField,
@@ -94,6 +102,7 @@ class CudaWheelFieldSet(PackageFieldSet):
     system_headers: SystemHeadersField
     memory_per_job_gb: MemoryPerJobField
     timeout: TimeoutField
+    prebuilt: PrebuiltField
     environment: CudaWheelEnvironmentField
     output_path: WheelOutputPathField
 
@@ -110,7 +119,8 @@ class WheelSpec:
     """A wheel to build: its row, its patched source and what its device code must be.
 
     `row.cuda_arch` is what the target promises, `applied` what this build compiles: the same, or
-    less where `[cuda-wheels].gpu_archs` narrows it. `native`: it must contain device code.
+    less where `[cuda-wheels].gpu_archs` narrows it, as are `gpu_archs`, the capabilities that it is
+    to serve. `native`: it must contain device code. `prebuilt`: a wheel that may stand in.
     """
 
     address: Address
@@ -130,6 +140,8 @@ class WheelSpec:
     local_version: str | None
     platform: str
     output_path: str
+    gpu_archs: tuple[str, ...] = ()
+    prebuilt: PrebuiltWheel | None = None
 
     @property
     def full_version(self) -> str:
@@ -390,6 +402,28 @@ def environment_problems(field_set: CudaWheelFieldSet, names: Mapping[str, str])
     )
 
 
+def prebuilt_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
+    """Everything wrong with the wheel that may stand in, whether or not it is preferred."""
+    prebuilt, version = field_set.prebuilt.value, field_set.version.value
+    if prebuilt is None:
+        return ()
+    problems = prebuilt.problems()
+    if not problems and version_problem("", version) is None:
+        found, declared = (Version(Version(one).public) for one in (prebuilt.version, version))
+        if found != declared:
+            problems = (
+                f"`prebuilt` is {prebuilt.name} {prebuilt.version}, but `version` is {version}: "
+                "that is other code. Name upstream's wheel of this version, or none.",
+            )
+    if prebuilt.index == PYG and not field_set.links_torch.value:
+        problems = (
+            *problems,
+            "`prebuilt` is of PyG's index, which lists wheels by the torch that they link, but "
+            "`links_torch` is False. Leave its `index` out, or correct `links_torch`.",
+        )
+    return problems
+
+
 def mirror_problems(mirrors: Mapping[str, object]) -> tuple[str, ...]:
     """A sentence for each mirror of an option that is no text; Pants takes any value there."""
     return tuple(
@@ -509,6 +543,8 @@ async def check_spec(
         local_version=local,
         platform=platform_tag(options.platform_policy, row.arch),
         output_path=fields.output_path.value or "",
+        gpu_archs=gpu_archs,
+        prebuilt=fields.prebuilt.value,
     )
     policy = platform_problem(options.platform_policy)
     requires = await Get(Requires, RequiresRequest(request.address))
@@ -527,6 +563,7 @@ async def check_spec(
             *env_problems(fields),
             *system_header_problems(fields),
             *output_path_problems(fields),
+            *prebuilt_problems(fields),
             *environment_problems(fields, environments.names),
             *build_requires.problems,
             *build_requires_problems(row, build_requires.targets),

@@ -19,10 +19,11 @@ from cuda_wheels.rules.spec import (
     narrow,
     nothing_left,
     output_path_problems,
+    prebuilt_problems,
     skipped_problems,
     system_header_problems,
 )
-from cuda_wheels.sources import FilesSource
+from cuda_wheels.sources import FilesSource, PrebuiltWheel
 from cuda_wheels.tables.gpu_archs import FLASH_ATTN, TORCH, GpuArchRule, apply_rule
 from cuda_wheels.tables.rows import Row
 from cuda_wheels.target_types import CudaSourceTarget, CudaWheelTarget
@@ -263,3 +264,30 @@ def test_a_directory_below_the_distdir_is_fine(path: str | None) -> None:
 def test_the_version_of_the_wheel(version: str, local: str | None, expected: str) -> None:
     assert full_version(version, local) == expected
     assert identity_problems(field_set(version=version)) == ()
+
+
+PREBUILT = PrebuiltWheel("cumm-cu130", "0.8.2+pt211cu130", "0" * 64, "pyg")
+
+
+def prebuilt_faults(prebuilt: PrebuiltWheel | None, **fields: Any) -> tuple[str, ...]:
+    return prebuilt_problems(CudaWheelFieldSet.create(wheel(prebuilt=prebuilt, **fields)))
+
+
+@pytest.mark.parametrize("prebuilt", [None, PREBUILT])
+def test_a_prebuilt_may_stand_in(prebuilt: PrebuiltWheel | None) -> None:
+    assert prebuilt_faults(prebuilt) == ()
+
+
+def test_a_prebuilt_is_pinned_whether_or_not_it_is_preferred() -> None:
+    (problem,) = prebuilt_faults(PrebuiltWheel("cumm-cu130", "0.8.2"))
+    assert "prebuilt_wheel('cumm-cu130', '0.8.2')" in problem and "sha256" in problem
+
+
+def test_a_prebuilt_of_another_version_is_other_code() -> None:
+    (problem,) = prebuilt_faults(PREBUILT, version="0.8.3")
+    assert "0.8.2+pt211cu130" in problem and "`version` is 0.8.3" in problem
+
+
+def test_pyg_lists_only_what_links_torch() -> None:
+    (problem,) = prebuilt_faults(PREBUILT, links_torch=False)
+    assert "`links_torch`" in problem

@@ -296,6 +296,11 @@ def runs_on(gpu_arch: str, cubins: Iterable[str], ptx: Iterable[str]) -> bool:
     return gpu[0] < 10 and any(code[0] == gpu[0] and code <= gpu for code in codes)
 
 
+def image_runs_on(gpu_arch: str, image: str) -> bool:
+    """Whether a GPU of capability `gpu_arch` runs a device image, `sm_90` or `compute_90`."""
+    return runs_on(gpu_arch, *(([image], []) if image.startswith("sm_") else ([], [image])))
+
+
 def _order(arch: str) -> tuple[int, ...]:
     if not is_capability(arch):
         return (0, 0)
