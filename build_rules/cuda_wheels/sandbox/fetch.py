@@ -1,20 +1,23 @@
-"""Fetches a pinned source, verifies it and unpacks it. None of its code runs.
+"""Fetches a pinned source or wheel, verifies it and unpacks it. None of its code runs.
 
 Request: `kind` "sdist" or "wheel" (`name`, `version`) or "archive" (`url`), `sha256`, `out`, and the
 `cache` with the session's settings. A file of an index is looked for in every configured one, the
 main one first, then in the find-links places; the file that counts is the one with the pinned hash.
+With `page` that page of links is asked instead. `unpack` false keeps the file as it is, and `tags`
+are words of its name: on a page without hashes such files are downloaded first.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import shutil
 import ssl
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -28,14 +31,23 @@ TIMEOUT_S = 30.0
 ATTEMPTS = 3
 PAUSE_S = 2.0
 
+INDEXES = (
+    "The indexes are those of [python-repos].indexes and .find_links; [GLOBAL].ca_certs_path names "
+    "the certificates."
+)
+
 T = TypeVar("T")
 
 
 @dataclass
 class Search:
-    """What was seen while looking for one file: the text of a useful error."""
+    """What was seen while looking for one file: the text of a useful error.
+
+    `places` says which were asked, and by what that is changed.
+    """
 
     kind: str
+    places: str = INDEXES
     versions: set[str] = field(default_factory=set)
     hashes: dict[str, str] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
@@ -180,14 +192,30 @@ def sha256_of(path: Path) -> str:
 
 
 def find_file(
-    settings: environment.Settings, kind: str, name: str, version: str, sha256: str, folder: Path
+    settings: environment.Settings,
+    kind: str,
+    name: str,
+    version: str,
+    sha256: str,
+    folder: Path,
+    *,
+    tags: Sequence[str] = (),
+    places: str = INDEXES,
 ) -> Path:
-    """Download the sdist or wheel `name` `version` whose sha256 is the pinned one."""
+    """Download the sdist or wheel `name` `version` whose sha256 is the pinned one.
+
+    Files with more of `tags` in their names come first; `places` is for the message that there is
+    none.
+    """
     from packaging.version import Version
 
-    search = Search(kind)
+    search = Search(kind, places)
+
+    def lacking(package: Any) -> int:
+        return sum(tag not in package.link.filename for tag in tags)
+
     for place, finder in _places(settings, kind):
-        for package in _look(place, finder, name, search):
+        for package in sorted(_look(place, finder, name, search), key=lacking):
             search.versions.add(package.version)
             if Version(package.version) != Version(version):
                 continue
@@ -231,11 +259,31 @@ def _not_found(name: str, version: str, sha256: str, search: Search) -> str:
     if search.troubles:
         lines += ["What went wrong on the way:", *(f"  {t}" for t in search.troubles)]
     if not search.hashes:
-        lines.append(
-            "The indexes are those of [python-repos].indexes and .find_links; "
-            "[GLOBAL].ca_certs_path names the certificates."
-        )
+        lines.append(search.places)
     return "\n".join(lines)
+
+
+def find_requested(request: Mapping[str, Any], cache: Path, folder: Path) -> Path:
+    """The file of an index, or of a page of links, that the request names."""
+    settings, places, page = environment.load_settings(cache), INDEXES, request.get("page")
+    if page:
+        place = mirrors.mirrored(page, mirrors.load(cache))
+        settings = replace(settings, indexes=(), find_links=(place,))
+        example = mirrors.example(environment.hide_credentials(page))
+        places = (
+            f"The page is {environment.hide_credentials(place)}. If it cannot be reached from here, "
+            f"name a mirror in {example}; [GLOBAL].ca_certs_path names the certificates."
+        )
+    return find_file(
+        settings,
+        request["kind"],
+        request["name"],
+        request["version"],
+        request["sha256"],
+        folder,
+        tags=request.get("tags", ()),
+        places=places,
+    )
 
 
 def near_versions(wanted: str, versions: Iterable[str], count: int = 6) -> list[str]:
@@ -278,21 +326,24 @@ def fetch_archive(settings: environment.Settings, url: str, sha256: str, folder:
 
 
 def main(request: Mapping[str, Any]) -> None:
-    """Fetch what the request names and unpack it into `out`."""
+    """Fetch what the request names and put it into `out`."""
     cache = Path(request["cache"])
     environment.reexec_in_tools(cache, Path(request["bootstrap_lock"]), Path(request["tools_lock"]))
-    settings = environment.load_settings(cache)
+    out = Path(request["out"])
     with tempfile.TemporaryDirectory(prefix=".download.") as scratch:
         folder = Path(scratch)
         kind = request["kind"]
         if kind == "archive":
             url = mirrors.mirrored(request["url"], mirrors.load(cache))
+            settings = environment.load_settings(cache)
             archive = fetch_archive(settings, url, request["sha256"], folder)
         else:
-            archive = find_file(
-                settings, kind, request["name"], request["version"], request["sha256"], folder
-            )
-        unpack.unpack(archive, Path(request["out"]), whole=kind == "wheel")
+            archive = find_requested(request, cache, folder)
+        if request.get("unpack", True):
+            unpack.unpack(archive, out, whole=kind == "wheel")
+        else:
+            out.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(archive, out / archive.name)
     print(f"{archive.name}: sha256 {request['sha256']}", file=sys.stderr)
 
 

@@ -217,6 +217,84 @@ def test_a_package_without_that_wheel(index: Index) -> None:
     assert "no wheel of cumm 0.8.2" in message and "wheels there: 0.7.11" in message
 
 
+def prebuilt(settings: dict[str, Any], sha: str, **more: Any) -> Path:
+    (file,) = run(
+        settings,
+        kind="wheel",
+        name="scatter",
+        version="2.1.2+pt29cu130",
+        sha256=sha,
+        unpack=False,
+        tags=["cp312", "x86_64"],
+        **more,
+    ).iterdir()
+    return file
+
+
+SCATTER = "scatter-2.1.2+pt29cu130-cp312-cp312-linux_x86_64.whl"
+
+
+def test_a_wheel_stays_a_file(index: Index) -> None:
+    content = wheel_bytes("scatter", "2.1.2+pt29cu130")
+    sha = index.add("scatter", SCATTER, content)
+    file = prebuilt({"indexes": [index.url]}, sha)
+    assert file.name == SCATTER and file.read_bytes() == content
+
+
+def _page(folder: Path, content: bytes, link: str = SCATTER) -> str:
+    """A page of links without hashes; that of another Python's wheel comes first."""
+    folder.mkdir()
+    other = SCATTER.replace("cp312", "cp310")
+    (folder / other).write_bytes(b"another wheel")
+    (folder / SCATTER).write_bytes(content)
+    page = folder / "torch-2.9.1+cu130.html"
+    page.write_text("".join(f'<a href="{name}">{name}</a><br>' for name in (other, link)))
+    return page.as_uri()
+
+
+@pytest.mark.parametrize("link", [SCATTER, SCATTER.replace("+", "%2B")])
+def test_a_wheel_of_a_page_of_links(
+    index: Index, tmp_path: Path, link: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = wheel_bytes("scatter", "2.1.2+pt29cu130")
+    page = _page(tmp_path / "pages", content, link)
+    index.add("scatter", SCATTER, b"what the configured index has does not count")
+    hashed: list[str] = []
+    sha256_of = fetch.sha256_of
+    monkeypatch.setattr(
+        fetch, "sha256_of", lambda path: hashed.append(path.name) or sha256_of(path)
+    )
+    file = prebuilt({"indexes": [index.url]}, sha256(content), page=page)
+    assert file.name == SCATTER and file.read_bytes() == content
+    # The page announces no hash: only the file with all the words of the name was downloaded.
+    assert hashed == [SCATTER] and index.requested == []
+
+
+def test_a_page_through_a_mirror(tmp_path: Path) -> None:
+    content = wheel_bytes("scatter", "2.1.2+pt29cu130")
+    _page(tmp_path / "pages", content)
+    mirror = f"{(tmp_path / 'pages').as_uri()}/"
+    settings = {"source_mirrors": {"https://pages.example/whl/": mirror}}
+    page = "https://pages.example/whl/torch-2.9.1+cu130.html"
+    assert prebuilt(settings, sha256(content), page=page).read_bytes() == content
+
+
+def test_a_page_that_has_other_bytes_only(tmp_path: Path) -> None:
+    page = _page(tmp_path / "pages", b"other bytes")
+    with pytest.raises(ProgramError, match="No wheel of scatter .* is the one that is declared"):
+        prebuilt({}, "0" * 64, page=page)
+    assert not Path("source").exists()
+
+
+def test_a_page_out_of_reach_says_which_and_what_would_help() -> None:
+    page = unused_address().replace("simple", "torch-2.9.1+cu130.html")
+    with pytest.raises(ProgramError) as raised:
+        prebuilt({}, "0" * 64, page=page)
+    message = str(raised.value)
+    assert "torch-2.9.1+cu130.html" in message and "[cuda-wheels].source_mirrors" in message
+    assert "s3cret" not in message and "[python-repos]" not in message
+
+
 def test_a_wheel_that_leads_out_of_its_folder(index: Index) -> None:
     content = zip_bytes({**WHEEL, "../outside.py": "x"})
     sha = index.add("cumm", "cumm-0.8.2-py3-none-any.whl", content)
