@@ -27,7 +27,12 @@ from pants.util.strutil import help_text
 
 from cuda_wheels.goals.selection import selected_wheels
 from cuda_wheels.rules.stage import StageFailure
-from cuda_wheels.rules.wheel import CudaWheelInEnvironmentRequest, FallibleCudaWheel, WheelFiles
+from cuda_wheels.rules.wheel import (
+    CudaWheelInEnvironmentRequest,
+    FallibleCudaWheel,
+    WheelFiles,
+    compiled_because,
+)
 
 LOGS = "logs"
 
@@ -59,20 +64,26 @@ class CudaBuild(Goal):
 
 
 def table(wheels: tuple[FallibleCudaWheel, ...]) -> str:
-    """One line a wheel: its address, what became of it, and its file name or why it was skipped."""
+    """One line a wheel: its address, what became of it, and its file name or why it was skipped.
+
+    Below it there is one for each reason why it was compiled where a prebuilt is preferred.
+    """
     rows = [(wheel.address.spec, state(wheel), wheel.skipped or wheel.name) for wheel in wheels]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    return "\n".join(
-        f"{address:<{widths[0]}}  {became:<{widths[1]}}  {name}".rstrip()
-        for address, became, name in rows
-    )
+    lines = []
+    for wheel, (address, became, name) in zip(wheels, rows):
+        lines.append(f"{address:<{widths[0]}}  {became:<{widths[1]}}  {name}".rstrip())
+        lines += [f"    {compiled_because(reason)}" for reason in wheel.notes]
+    return "\n".join(lines)
 
 
 def state(wheel: FallibleCudaWheel) -> str:
     """What became of a wheel, in a word."""
     if wheel.skipped:
         return "skipped"
-    return f"failed ({wheel.failure.stage})" if wheel.failure else "built"
+    if wheel.failure:
+        return f"failed ({wheel.failure.stage})"
+    return "prebuilt" if wheel.prebuilt else "built"
 
 
 def refuse_clashes(wheels: tuple[FallibleCudaWheel, ...]) -> tuple[FallibleCudaWheel, ...]:

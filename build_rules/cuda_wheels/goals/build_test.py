@@ -75,6 +75,17 @@ def test_what_is_skipped_is_no_failure(
     assert "no code" not in result.stderr
 
 
+def test_a_prebuilt_and_the_reasons_against_one_are_in_the_table() -> None:
+    taken = FallibleCudaWheel(Address("packages/a"), name="a-1.whl", prebuilt=True)
+    refused = FallibleCudaWheel(Address("packages/b"), name="b-1.whl", notes=("x.", "y."))
+    assert table((taken, refused)).splitlines() == [
+        "packages/a:a  prebuilt  a-1.whl",
+        "packages/b:b  built     b-1.whl",
+        "    The prebuilt does not stand in: x.",
+        "    The prebuilt does not stand in: y.",
+    ]
+
+
 def built(target: str, content: str, output_path: str = "") -> FallibleCudaWheel:
     return FallibleCudaWheel(
         Address("packages/a", target_name=target),

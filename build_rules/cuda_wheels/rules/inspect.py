@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from cuda_wheels.rules.programs import ProgramProcess
 from cuda_wheels.rules.repair import RepairedWheel
 from cuda_wheels.rules.spec import WheelSpec
 from cuda_wheels.rules.stage import StageFailure, program_failure
+from cuda_wheels.sources import PrebuiltWheel
 from cuda_wheels.tables.glibc import AUTO
 from cuda_wheels.wheel_checks import DeclaredWheel, mismatches
 from cuda_wheels.wheel_facts import WheelFacts
@@ -20,10 +22,11 @@ from cuda_wheels.wheel_facts import WheelFacts
 
 @dataclass(frozen=True)
 class InspectRequest:
-    """A repaired wheel, and what it must be."""
+    """A repaired wheel, and what it must be; `prebuilt` where it is upstream's."""
 
     spec: WheelSpec
     wheel: RepairedWheel
+    prebuilt: PrebuiltWheel | None = None
 
 
 @dataclass(frozen=True)
@@ -34,9 +37,12 @@ class InspectedWheel:
     failure: StageFailure | None = None
 
 
-def declared_wheel(spec: WheelSpec) -> DeclaredWheel:
-    """What the target says its wheel is."""
-    return DeclaredWheel(
+def declared_wheel(spec: WheelSpec, prebuilt: PrebuiltWheel | None = None) -> DeclaredWheel:
+    """What the target says its wheel is.
+
+    A prebuilt has upstream's name and version, and may serve more GPUs than are promised.
+    """
+    declared = DeclaredWheel(
         distribution=spec.distribution,
         version=spec.full_version,
         arch=spec.row.arch,
@@ -46,6 +52,16 @@ def declared_wheel(spec: WheelSpec) -> DeclaredWheel:
         cubins=spec.applied.cubins if spec.native else (),
         ptx=spec.applied.ptx if spec.native else (),
         links_torch=spec.links_torch,
+    )
+    if prebuilt is None:
+        return declared
+    return dataclasses.replace(
+        declared,
+        distribution=prebuilt.name,
+        version=prebuilt.version,
+        cubins=(),
+        ptx=(),
+        serves=spec.gpu_archs if spec.native else (),
     )
 
 
@@ -65,7 +81,7 @@ async def inspect_wheel(request: InspectRequest) -> InspectedWheel:
     if failure:
         return InspectedWheel(failure=failure)
     facts = WheelFacts.from_json(json.loads(result.stdout))
-    found = mismatches(facts, declared_wheel(request.spec))
+    found = mismatches(facts, declared_wheel(request.spec, request.prebuilt))
     if found:
         return InspectedWheel(facts, StageFailure("inspect", "\n".join(found)))
     return InspectedWheel(facts)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pants.core.goals.package import BuiltPackage, BuiltPackageArtifact, PackageFieldSet
 from pants.core.util_rules.environments import EnvironmentNameRequest, EnvironmentsSubsystem
@@ -28,6 +29,7 @@ from pants.util.logging import LogLevel
 from cuda_wheels.rules.build_env import BuildEnvLock, BuildEnvLockRequest, lock_problem
 from cuda_wheels.rules.compile import CompiledWheel, CompileRequest
 from cuda_wheels.rules.inspect import InspectedWheel, InspectRequest
+from cuda_wheels.rules.prebuilt import StandIn, StandInRequest
 from cuda_wheels.rules.repair import RepairedWheel, RepairRequest
 from cuda_wheels.rules.source import PatchedTreeRequest
 from cuda_wheels.rules.spec import (
@@ -59,7 +61,8 @@ class CudaWheelError(Exception):
 class FallibleCudaWheel:
     """A proven wheel at the top of `wheel`, and its facts as JSON; or why there is none.
 
-    `log` holds the compile step's `build.log` where that step was reached.
+    `log` holds the compile step's `build.log` where that step was reached. `prebuilt`: the wheel is
+    upstream's. `notes` are the reasons why a prebuilt was not taken, one line each.
     """
 
     address: Address
@@ -69,6 +72,8 @@ class FallibleCudaWheel:
     output_path: str = ""
     log: Digest = EMPTY_DIGEST
     failure: StageFailure | None = None
+    prebuilt: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def skipped(self) -> str | None:
@@ -82,18 +87,36 @@ class FallibleCudaWheel:
             return None
         if self.skipped:
             return f"{self.address} is skipped: {self.skipped}"
+        lines = [*self.failure.message.splitlines(), *map(compiled_because, self.notes)]
         return f"{self.address} failed at the stage `{self.failure.stage}`:\n" + "\n".join(
-            f"  {line}" for line in self.failure.message.splitlines()
+            f"  {line}" for line in lines
         )
+
+
+def compiled_because(reason: str) -> str:
+    """A reason against a prebuilt as users read it."""
+    return f"The prebuilt does not stand in: {reason}"
 
 
 @dataclass(frozen=True)
 class CheckedBuild:
-    """A checked wheel, with all that its compile step needs to know of the host."""
+    """A checked wheel, with all that its compile step needs to know of the host.
+
+    `stand_in` says why it is compiled where that was asked.
+    """
 
     spec: WheelSpec
     host: Host
     lock: BuildEnvLock
+    stand_in: StandIn = StandIn()
+
+
+@dataclass(frozen=True)
+class PrebuiltTaken:
+    """A wheel for which upstream's stands in."""
+
+    spec: WheelSpec
+    stand_in: StandIn
 
 
 @dataclass(frozen=True)
@@ -144,8 +167,16 @@ async def build_wheel(request: CudaWheelRequest, platform: Platform) -> Fallible
     if checked.skipped:
         return FallibleCudaWheel(request.address, failure=StageFailure(SKIP, checked.skipped))
     host, surroundings = await MultiGet(Get(Host), Get(Surroundings))
-    lock = await Get(BuildEnvLock, BuildEnvLockRequest(spec.row))
     wrong_platform = platform_problem(spec.row.arch, platform, request.field_set.environment.value)
+    stand_in = StandIn()
+    if not checked.problems and not wrong_platform:
+        # First of all: it needs no compiler and no build environment.
+        stand_in = await Get(StandIn, StandInRequest(spec))
+    if stand_in.failure:
+        return FallibleCudaWheel(request.address, failure=stand_in.failure)
+    if stand_in.facts:
+        return await Get(FallibleCudaWheel, PrebuiltTaken(spec, stand_in))
+    lock = await Get(BuildEnvLock, BuildEnvLockRequest(spec.row))
     problems = (
         *checked.problems,
         *_lock_problems(lock, checked),
@@ -157,8 +188,32 @@ async def build_wheel(request: CudaWheelRequest, platform: Platform) -> Fallible
     )
     if problems:
         message = "\n".join(f"* {problem}" for problem in problems)
-        return FallibleCudaWheel(request.address, failure=StageFailure("check", message))
-    return await Get(FallibleCudaWheel, CheckedBuild(spec, host, lock))
+        failed = FallibleCudaWheel(request.address, failure=StageFailure("check", message))
+        return replace(failed, notes=stand_in.reasons)
+    built = await Get(FallibleCudaWheel, CheckedBuild(spec, host, lock, stand_in))
+    return replace(built, notes=stand_in.reasons)
+
+
+@rule
+async def take_prebuilt(request: PrebuiltTaken) -> FallibleCudaWheel:
+    spec, stand_in = request.spec, request.stand_in
+    assert stand_in.facts is not None
+    wheel = stand_in.wheel
+    document = {"wheel": stand_in.facts.to_json(), **stand_in.document(spec)}
+    return FallibleCudaWheel(
+        spec.address,
+        name=wheel.name,
+        wheel=wheel.digest,
+        facts=await Get(Digest, CreateDigest([facts_file(wheel.name, document)])),
+        output_path=spec.output_path,
+        prebuilt=True,
+    )
+
+
+def facts_file(wheel: str, document: dict[str, Any]) -> FileContent:
+    """The file beside a wheel that says what is in it and where it came from."""
+    content = json.dumps(document, indent=1, sort_keys=True) + "\n"
+    return FileContent(wheel.replace(".whl", ".facts.json"), content.encode())
 
 
 def _lock_problems(lock: BuildEnvLock, checked: CheckedSpec) -> tuple[str, ...]:
@@ -193,20 +248,16 @@ async def build_checked_wheel(build: CheckedBuild) -> FallibleCudaWheel:
         Digest,
         CreateDigest(
             [
-                FileContent(
-                    repaired.name.replace(".whl", ".facts.json"),
-                    json.dumps(
-                        {
-                            "wheel": inspected.facts.to_json(),
-                            "compile": json.loads(compiled.facts),
-                            "source": spec.source.origin.description,
-                            "patches": [patch.name for patch in spec.patches.patches],
-                            "lock": build.lock.path,
-                        },
-                        indent=1,
-                        sort_keys=True,
-                    ).encode()
-                    + b"\n",
+                facts_file(
+                    repaired.name,
+                    {
+                        "wheel": inspected.facts.to_json(),
+                        "compile": json.loads(compiled.facts),
+                        "source": spec.source.origin.description,
+                        "patches": [patch.name for patch in spec.patches.patches],
+                        "lock": build.lock.path,
+                        **build.stand_in.document(spec),
+                    },
                 )
             ]
         ),
