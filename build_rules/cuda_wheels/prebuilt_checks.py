@@ -7,14 +7,17 @@ wheels that it is used together with.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import Version
 from pants.engine.addresses import Address
 
 from cuda_wheels.sources import PrebuiltWheel
 from cuda_wheels.tables.accelerators import MACHINES, find_accelerator
 from cuda_wheels.tables.rows import Row
+from cuda_wheels.wheel_checks import canonical_name
+from cuda_wheels.wheel_facts import WheelFacts
 
 NOT_NAMED = "it has no `prebuilt`."
 
@@ -68,6 +71,27 @@ def tag_reasons(filename: str, row: Row) -> tuple[str, ...]:
     if not wrong:
         return ()
     return (f"{filename}: declared arch {row.arch} ({machine}), found the tag {'.'.join(wrong)}.",)
+
+
+def requirement_reasons(wheel: WheelFacts, others: Iterable[WheelFacts]) -> tuple[str, ...]:
+    """Which of its own requirements the prebuilts that it is taken together with do not meet."""
+    versions = {canonical_name(other.name): other for other in others}
+    reasons = []
+    for text in wheel.requires_dist:
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            reasons.append(
+                f"{wheel.name} {wheel.version} requires {text!r}, which installers refuse."
+            )
+            continue
+        found = versions.get(canonical_name(requirement.name))
+        if found and not requirement.specifier.contains(found.version, prereleases=True):
+            reasons.append(
+                f"{wheel.name} {wheel.version} requires {requirement.name}{requirement.specifier}, "
+                f"found {found.version} in {found.filename}."
+            )
+    return tuple(reasons)
 
 
 def as_reasons(message: str) -> tuple[str, ...]:

@@ -10,11 +10,13 @@ from cuda_wheels.prebuilt_checks import (
     group_of,
     group_reasons,
     named_torch,
+    requirement_reasons,
     tag_reasons,
     torch_reasons,
 )
 from cuda_wheels.sources import PrebuiltWheel
 from cuda_wheels.tables.rows import Row
+from cuda_wheels.wheel_facts import WheelFacts
 
 
 def row(torch: str | None = "2.9.1", accel: str = "cu130", arch: str = "amd64") -> Row:
@@ -101,6 +103,33 @@ def test_a_finding_is_a_line_without_the_advice_for_a_compiled_wheel() -> None:
 def test_a_refused_repair_is_one_line() -> None:
     message = "x.whl cannot be repaired to y.\n  a.so needs GLIBC_2.34\nWays out: compile."
     assert as_reason(message) == "x.whl cannot be repaired to y. a.so needs GLIBC_2.34"
+
+
+def facts(name: str, version: str, *requires: str) -> WheelFacts:
+    file = f"{name.replace('-', '_')}-{version}-cp312-cp312-linux_x86_64.whl"
+    return WheelFacts(file, name, version, "cp312", "cp312", (), "", 1, requires_dist=requires)
+
+
+# What upstream's own wheels say.
+SPCONV_CU126 = facts("spconv-cu126", "2.3.8", "pccm>=0.4.16", "cumm-cu126<0.8.0,>=0.7.11")
+
+
+def test_prebuilts_that_are_taken_together_must_go_together() -> None:
+    (reason,) = requirement_reasons(SPCONV_CU126, [facts("cumm-cu126", "0.8.2")])
+    assert "spconv-cu126 2.3.8 requires cumm-cu126<0.8.0,>=0.7.11" in reason
+    assert "found 0.8.2 in cumm_cu126-0.8.2" in reason
+
+
+@pytest.mark.parametrize(
+    "others", [[facts("cumm_cu126", "0.7.11")], [facts("cumm-cu128", "0.8.2")], [SPCONV_CU126], []]
+)
+def test_prebuilts_that_go_together(others: list[WheelFacts]) -> None:
+    assert requirement_reasons(SPCONV_CU126, others) == ()
+
+
+def test_a_requirement_that_is_none() -> None:
+    (reason,) = requirement_reasons(facts("x", "1.0", "torch (>=2"), [])
+    assert "'torch (>=2'" in reason
 
 
 PCCM, CUMM, SPCONV, OTHER = (Address(f"packages/{name}") for name in ("a", "cumm", "spconv", "x"))

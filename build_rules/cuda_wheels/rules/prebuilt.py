@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Iterable
 
 from pants.engine.addresses import Address, Addresses, UnparsedAddressInputs
 from pants.engine.fs import Digest, RemovePrefix, Snapshot
@@ -20,6 +20,7 @@ from cuda_wheels.prebuilt_checks import (
     as_reasons,
     group_of,
     group_reasons,
+    requirement_reasons,
     tag_reasons,
     torch_reasons,
 )
@@ -50,7 +51,7 @@ class PrebuiltRequest:
 class TriedPrebuilt:
     """A prebuilt that does for its target, repaired; or every reason why it does not.
 
-    `file` is upstream's name of it. A `failure` is no reason to compile: the pin is wrong, or the
+    `file` is upstream's name of it; it has `facts` if it could be repaired. A `failure` is no reason to compile: the pin is wrong, or the
     file cannot be had.
     """
 
@@ -153,7 +154,7 @@ async def try_prebuilt(request: PrebuiltRequest) -> TriedPrebuilt:
     if inspected.failure:
         message = inspected.failure.message
         found = as_reasons(message) if inspected.facts else (as_reason(message),)
-        return TriedPrebuilt(file, reasons=(*reasons, *found))
+        reasons = (*reasons, *found)
     return TriedPrebuilt(file, repaired, inspected.facts, reasons)
 
 
@@ -244,11 +245,18 @@ async def find_stand_in(request: StandInRequest, options: CudaWheelsSubsystem) -
                 message = f"The prebuilt of {one.address} decides about this one too.\n{message}"
             return StandIn(mine.file, failure=StageFailure(STAGE, message))
     reasons = group_reasons(
-        spec.address, {one.address: its.reasons for one, its in zip(group.specs, tried)}
+        spec.address,
+        {one.address: (*its.reasons, *_unmet(its, tried)) for one, its in zip(group.specs, tried)},
     )
     if reasons:
         return StandIn(mine.file, reasons=reasons)
     return StandIn(mine.file, mine.wheel, mine.facts)
+
+
+def _unmet(one: TriedPrebuilt, group: Iterable[TriedPrebuilt]) -> tuple[str, ...]:
+    if one.facts is None:
+        return ()
+    return requirement_reasons(one.facts, [its.facts for its in group if its.facts])
 
 
 def rules():
