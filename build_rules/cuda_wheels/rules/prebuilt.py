@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Iterable
 
-from pants.engine.addresses import Address, Addresses, UnparsedAddressInputs
+from pants.engine.addresses import Address
 from pants.engine.fs import Digest, RemovePrefix, Snapshot
 from pants.engine.process import FallibleProcessResult
 from pants.engine.rules import Get, MultiGet, collect_rules, rule
@@ -24,6 +24,7 @@ from cuda_wheels.prebuilt_checks import (
     tag_reasons,
     torch_reasons,
 )
+from cuda_wheels.rules.addresses import NamedTargets, NamedTargetsRequest
 from cuda_wheels.rules.compile import CompiledWheel
 from cuda_wheels.rules.inspect import InspectedWheel, InspectRequest
 from cuda_wheels.rules.programs import ProgramProcess
@@ -179,19 +180,15 @@ async def all_build_requires(targets: AllTargets) -> AllBuildRequires:
     ]
     # An address that names nothing is a fault of its own wheel, which says so when it is built.
     required = await MultiGet(
-        Get(
-            Addresses,
-            UnparsedAddressInputs(
-                field.value or (),
-                owning_address=field.address,
-                description_of_origin=f"`{field.alias}`",
-                skip_invalid_addresses=True,
-            ),
-        )
-        for field in fields
+        Get(NamedTargets, NamedTargetsRequest, NamedTargetsRequest.of(field)) for field in fields
     )
     return AllBuildRequires(
-        FrozenDict({field.address: tuple(some) for field, some in zip(fields, required)})
+        FrozenDict(
+            {
+                field.address: tuple(target.address for target in some.targets)
+                for field, some in zip(fields, required)
+            }
+        )
     )
 
 
@@ -204,8 +201,7 @@ class GroupRequest:
 
 @dataclass(frozen=True)
 class Group:
-    """The wheels that are built with one another, itself among them, without those that cannot be
-    built at all."""
+    """The wheels that are built with one another, itself first, without those that are never built."""
 
     specs: tuple[WheelSpec, ...]
 
@@ -223,7 +219,7 @@ async def find_group(request: GroupRequest, requires: AllBuildRequires) -> Group
         for one in wrapped
         if CudaWheelFieldSet.is_applicable(one.target)
     )
-    return Group((spec, *(one.spec for one in checked if not one.problems)))
+    return Group((spec, *(one.spec for one in checked if not (one.problems or one.skipped))))
 
 
 @rule(desc="Look for a prebuilt wheel", level=LogLevel.DEBUG)
