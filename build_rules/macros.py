@@ -46,6 +46,7 @@ def native_package(
     source,
     sources=None,
     skipped=None,
+    prebuilt=None,
     env=None,
     cpu_env=None,
     build_requires=(),
@@ -56,6 +57,7 @@ def native_package(
 
     With `links_torch=False` rows that differ in torch alone are one wheel. `skipped` maps an
     accelerator to why the package cannot serve it; `cpu_env` is `env` of the rows without CUDA.
+    `prebuilt` maps the name of a row, or (arch, accel), to upstream's `prebuilt_wheel(...)` for it.
     `build_requires` names packages, each of which comes from its wheel for the same row.
     `fields` are fields of `cuda_wheel` that all rows share.
     """
@@ -68,6 +70,7 @@ def native_package(
         if not links_torch and shared.get(name) == row:
             continue
         shared[name] = row
+        stand_in = (prebuilt or {}).get(name, (prebuilt or {}).get((arch, accel)))
         cuda_wheel(
             name=name,
             package=package,
@@ -83,5 +86,6 @@ def native_package(
             build_requires=[f"packages/{needed}:{name}" for needed in build_requires],
             env=(cpu_env if accel == "cpu" else env) or {},
             **({"skipped": skipped[accel]} if accel in (skipped or {}) else {}),
+            **({"prebuilt": stand_in} if stand_in else {}),
             **fields,
         )

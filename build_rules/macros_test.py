@@ -93,3 +93,10 @@ def test_rows_without_cuda_have_variables_of_their_own() -> None:
 def test_files_of_the_repository_are_named_by_the_package() -> None:
     sources, _ = expand(source="files", sources=["setup.py"])
     assert sources == [{"name": "src", "source": "files", "sources": ["setup.py"]}]
+
+
+def test_a_prebuilt_is_named_for_a_row_or_for_every_torch_of_an_accelerator() -> None:
+    _, wheels = expand(prebuilt={("amd64", "cu130"): "any torch", "amd64-cu130": "one row"})
+    assert wheels["amd64-cu130"]["prebuilt"] == "one row"
+    assert wheels["amd64-cu130-torch2.11.0"]["prebuilt"] == "any torch"
+    assert "prebuilt" not in wheels["arm64-cu130"]
