@@ -101,8 +101,8 @@ def as_reasons(message: str) -> tuple[str, ...]:
 
 def as_reason(message: str) -> str:
     """What a program said, as one line, without its ways out, which are for a compiled wheel."""
-    lines = (line.strip() for line in message.splitlines())
-    return " ".join(line for line in lines if line and not line.startswith("Ways out:"))
+    lines = (line.strip().rstrip(".") for line in message.splitlines())
+    return "; ".join(line for line in lines if line and not line.startswith("Ways out:")) + "."
 
 
 def group_of(wheel: Address, requires: Mapping[Address, Sequence[Address]]) -> tuple[Address, ...]:

@@ -102,7 +102,7 @@ def test_a_finding_is_a_line_without_the_advice_for_a_compiled_wheel() -> None:
 
 def test_a_refused_repair_is_one_line() -> None:
     message = "x.whl cannot be repaired to y.\n  a.so needs GLIBC_2.34\nWays out: compile."
-    assert as_reason(message) == "x.whl cannot be repaired to y. a.so needs GLIBC_2.34"
+    assert as_reason(message) == "x.whl cannot be repaired to y; a.so needs GLIBC_2.34."
 
 
 def facts(name: str, version: str, *requires: str) -> WheelFacts:

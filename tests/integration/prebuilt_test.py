@@ -124,12 +124,14 @@ def run(checkout: Checkout, upstream: Upstream) -> Run:
     }
     nothing = 'cuda_source(name="nothing", source=files_source("vecadd"), sources=["vecadd/*"])\n'
     checkout.write(f"{FIXTURES}/vecadd/BUILD", SOURCES + nothing + "".join(targets.values()))
-    return checkout.pants(
+    run = checkout.pants(
         "--cuda-wheels-prefer-prebuilt",
         mirror(f"{upstream.folder.as_uri()}/"),
         "cuda-build",
         *map(address, targets),
     )
+    assert run.stdout, "\n" + run.output
+    return run
 
 
 def facts(checkout: Checkout, name: str) -> dict[str, Any]:

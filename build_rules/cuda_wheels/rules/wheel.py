@@ -325,7 +325,12 @@ async def package_wheel(field_set: CudaWheelFieldSet) -> BuiltPackage:
         raise CudaWheelError(wheel.error)
     return BuiltPackage(
         await Get(Digest, WheelFiles(wheel)),
-        (BuiltPackageArtifact(os.path.join(wheel.output_path, wheel.name)),),
+        (
+            BuiltPackageArtifact(
+                os.path.join(wheel.output_path, wheel.name),
+                extra_log_lines=tuple(map(compiled_because, wheel.notes)),
+            ),
+        ),
     )
 
 
