@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 from pants.engine.addresses import Address
 
@@ -26,6 +26,10 @@ NOT_NAMED = "it has no `prebuilt`."
 # step adds.
 _PYG = re.compile(r"pt(\d)(\d+)(cpu|cu\d+)")
 _OURS = re.compile(r"(cpu|cu\d+)\.torch(\d+\.\d+\.\d+)(?:\..*)?")
+
+# Name and version specifier of a requirement in METADATA. `packaging.requirements` would do, but
+# the import of the one that Pants has warns its users of its own parser.
+_REQUIREMENT = re.compile(r"\s*([\w.-]+)\s*(?:\[[^\]]*\])?\s*\(?([^;()@]*)\)?\s*(?:;.*)?")
 
 
 def named_torch(version: str) -> tuple[str, str] | None:
@@ -78,20 +82,23 @@ def requirement_reasons(wheel: WheelFacts, others: Iterable[WheelFacts]) -> tupl
     versions = {canonical_name(other.name): other for other in others}
     reasons = []
     for text in wheel.requires_dist:
-        try:
-            requirement = Requirement(text)
-        except InvalidRequirement:
-            reasons.append(
-                f"{wheel.name} {wheel.version} requires {text!r}, which installers refuse."
-            )
+        requirement = _REQUIREMENT.fullmatch(text)
+        found = versions.get(canonical_name(requirement[1])) if requirement else None
+        if requirement is None or found is None:
             continue
-        found = versions.get(canonical_name(requirement.name))
-        if found and not requirement.specifier.contains(found.version, prereleases=True):
+        if not _accepts(requirement[2], found.version):
             reasons.append(
-                f"{wheel.name} {wheel.version} requires {requirement.name}{requirement.specifier}, "
-                f"found {found.version} in {found.filename}."
+                f"{wheel.name} {wheel.version} requires {text}, found {found.version} in "
+                f"{found.filename}."
             )
     return tuple(reasons)
+
+
+def _accepts(specifier: str, version: str) -> bool:
+    try:
+        return SpecifierSet(specifier).contains(version, prereleases=True)
+    except InvalidSpecifier:
+        return False
 
 
 def as_reasons(message: str) -> tuple[str, ...]:

@@ -127,9 +127,20 @@ def test_prebuilts_that_go_together(others: list[WheelFacts]) -> None:
     assert requirement_reasons(SPCONV_CU126, others) == ()
 
 
-def test_a_requirement_that_is_none() -> None:
-    (reason,) = requirement_reasons(facts("x", "1.0", "torch (>=2"), [])
-    assert "'torch (>=2'" in reason
+@pytest.mark.parametrize(
+    ("requirement", "met"),
+    [
+        ("cumm-cu126", True),
+        ("CUMM_cu126 (>=0.8) ; python_version > '3'", True),
+        ("cumm-cu126[x]==0.8.2", True),
+        ("cumm-cu126 (<0.8)", False),
+        ("cumm-cu126 =>0.8", False),
+        ("cumm-cu126[x]!=0.8.2; extra == 'x'", False),
+    ],
+)
+def test_how_a_requirement_is_written(requirement: str, met: bool) -> None:
+    reasons = requirement_reasons(facts("x", "1.0", requirement), [facts("cumm-cu126", "0.8.2")])
+    assert (reasons == ()) is met
 
 
 PCCM, CUMM, SPCONV, OTHER = (Address(f"packages/{name}") for name in ("a", "cumm", "spconv", "x"))

@@ -219,5 +219,4 @@ def test_without_the_option_nothing_of_it_is_in_a_key(checkout: Checkout, run: R
     out = checkout.pants("package", address("good"))
     assert out.returncode == 0, "\n" + out.output
     assert [name for name in out.processes if "toolchain" not in name] == []
-    found = [facts for facts in (checkout.dist / "good").glob("*.facts.json")]
-    assert len(found) == 1 and json.loads(found[0].read_text())["origin"] == "compiled"
+    assert facts(checkout, "good")["origin"] == "compiled"

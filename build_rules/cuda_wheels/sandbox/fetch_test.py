@@ -261,9 +261,12 @@ def test_a_wheel_of_a_page_of_links(
     index.add("scatter", SCATTER, b"what the configured index has does not count")
     hashed: list[str] = []
     sha256_of = fetch.sha256_of
-    monkeypatch.setattr(
-        fetch, "sha256_of", lambda path: hashed.append(path.name) or sha256_of(path)
-    )
+
+    def noted(path: Path) -> str:
+        hashed.append(path.name)
+        return sha256_of(path)
+
+    monkeypatch.setattr(fetch, "sha256_of", noted)
     file = prebuilt({"indexes": [index.url]}, sha256(content), page=page)
     assert file.name == SCATTER and file.read_bytes() == content
     # The page announces no hash: only the file with all the words of the name was downloaded.
