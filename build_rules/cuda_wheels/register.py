@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pants.build_graph.build_file_aliases import BuildFileAliases
 
-from cuda_wheels.goals import build, inspect, lock, matrix
+from cuda_wheels.goals import build, inspect, lock, matrix, shell
 from cuda_wheels.rules import (
     addresses,
     build_env,
@@ -24,6 +24,7 @@ from cuda_wheels.rules import (
     wheel,
 )
 from cuda_wheels.rules import inspect as inspect_rules
+from cuda_wheels.rules import shell as shell_rules
 from cuda_wheels.sources import BUILD_FILE_OBJECTS
 from cuda_wheels.target_types import CudaSourceTarget, CudaWheelTarget, SourceWheelTarget
 
@@ -41,6 +42,8 @@ def rules():
         *prebuilt.rules(),
         *programs.rules(),
         *repair.rules(),
+        *shell.rules(),
+        *shell_rules.rules(),
         *source.rules(),
         *source_wheel.rules(),
         *spec.rules(),

@@ -9,8 +9,16 @@ from pants.engine.target import Target
 from cuda_wheels.rules.spec import CudaWheelFieldSet
 
 
+# How many addresses a message names; a whole repository has hundreds.
+NAMED = 8
+
+
 class NoWheelsSelectedError(Exception):
     """No `cuda_wheel` is among the targets that a goal was given."""
+
+
+class SeveralWheelsSelectedError(Exception):
+    """A goal that is for one wheel was given several."""
 
 
 def selected_wheels(goal: str, targets: Iterable[Target]) -> tuple[CudaWheelFieldSet, ...]:
@@ -29,3 +37,29 @@ def selected_wheels(goal: str, targets: Iterable[Target]) -> tuple[CudaWheelFiel
             f"`./pants {goal} packages::`; `./pants list packages::` shows all."
         )
     return found
+
+
+def selected_wheel(goal: str, targets: Iterable[Target]) -> CudaWheelFieldSet:
+    """The field set of the only `cuda_wheel` target among `targets`.
+
+    Raises NoWheelsSelectedError where there is none, SeveralWheelsSelectedError for more than one.
+    """
+    found = [
+        CudaWheelFieldSet.create(target)
+        for target in targets
+        if CudaWheelFieldSet.is_applicable(target)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise NoWheelsSelectedError(
+            f"`{goal}` was given no `cuda_wheel` target, and needs one: "
+            f"`./pants {goal} ADDRESS`; `./pants list packages::` shows all."
+        )
+    names = [str(field_set.address) for field_set in found]
+    named = ", ".join(names[:NAMED])
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    raise SeveralWheelsSelectedError(
+        f"`{goal}` is for one `cuda_wheel` target, but was given {len(names)}: {named}{more}. "
+        f"Name one, for instance `./pants {goal} {names[0]}`."
+    )

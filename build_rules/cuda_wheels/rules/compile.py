@@ -56,6 +56,15 @@ class CompileRequest:
 
 
 @dataclass(frozen=True)
+class CompileInputs:
+    """What the compile program is given: its JSON file, and all files that this names."""
+
+    request: str
+    log: str
+    files: Digest
+
+
+@dataclass(frozen=True)
 class CompiledWheel:
     """The raw wheel and how it came to be, or why there is none; `log` holds `build.log`."""
 
@@ -106,26 +115,31 @@ def _tell_log(description: str, log: str, options: GlobalOptions, place: Environ
         logger.info(f"Unless {description} is cached, its log grows here: tail -f {path}")
 
 
+@rule
+async def compile_inputs(request: CompileRequest) -> CompileInputs:
+    document = compile_document(request)
+    document["log"] = log_name(request.spec, document, request.tree)
+    tree = await Get(Digest, AddPrefix(request.tree, "source"))
+    files = await Get(Digest, MergeDigests([tree, request.lock.digest, request.wheels.digest]))
+    return CompileInputs(json.dumps(document), document["log"], files)
+
+
 @rule(desc="Compile a CUDA wheel", level=LogLevel.DEBUG)
 async def compile_wheel(
     request: CompileRequest, options: GlobalOptions, environment: EnvironmentTarget
 ) -> CompiledWheel:
     spec = request.spec
-    document = compile_document(request)
-    document["log"] = log_name(spec, document, request.tree)
-    _tell_log(spec.description, document["log"], options, environment)
-    tree = await Get(Digest, AddPrefix(request.tree, "source"))
+    inputs = await Get(CompileInputs, CompileRequest, request)
+    _tell_log(spec.description, inputs.log, options, environment)
     result = await Get(
         FallibleProcessResult,
         ProgramProcess,
         ProgramProcess.create(
             "compile",
-            document,
+            json.loads(inputs.request),
             description=f"Compile {spec.address}",
             locks=("bootstrap_lock",),
-            input_digest=await Get(
-                Digest, MergeDigests([tree, request.lock.digest, request.wheels.digest])
-            ),
+            input_digest=inputs.files,
             output_files=(LOG, FACTS),
             output_directories=(OUT,),
             timeout=spec.timeout,

@@ -120,6 +120,22 @@ class PrebuiltTaken:
 
 
 @dataclass(frozen=True)
+class FallibleCheckedBuild:
+    """A wheel that may be built, or everything that is wrong with it."""
+
+    build: CheckedBuild | None = None
+    failure: StageFailure | None = None
+
+
+@dataclass(frozen=True)
+class FallibleCompileRequest:
+    """What the compile step of a checked wheel gets, or why an earlier stage did not give it."""
+
+    request: CompileRequest | None = None
+    failure: StageFailure | None = None
+
+
+@dataclass(frozen=True)
 class CudaWheelInEnvironmentRequest:
     """One `cuda_wheel` target, to be built in the environment that it names."""
 
@@ -164,19 +180,37 @@ def platform_problem(arch: str, platform: Platform, environment: str | None) -> 
 async def build_wheel(request: CudaWheelRequest, platform: Platform) -> FallibleCudaWheel:
     checked = await Get(CheckedSpec, CudaWheelRequest, request)
     spec = checked.spec
-    if checked.skipped:
-        return FallibleCudaWheel(request.address, failure=StageFailure(SKIP, checked.skipped))
-    host, surroundings = await MultiGet(Get(Host), Get(Surroundings))
-    wrong_platform = platform_problem(spec.row.arch, platform, request.field_set.environment.value)
     stand_in = StandIn()
-    if not checked.problems and not wrong_platform:
+    if not (
+        checked.skipped
+        or checked.problems
+        or platform_problem(spec.row.arch, platform, request.field_set.environment.value)
+    ):
         # First of all: it needs no compiler and no build environment.
         stand_in = await Get(StandIn, StandInRequest(spec))
     if stand_in.failure:
         return FallibleCudaWheel(request.address, failure=stand_in.failure)
     if stand_in.facts:
         return await Get(FallibleCudaWheel, PrebuiltTaken(spec, stand_in))
+    compilable = await Get(FallibleCheckedBuild, CudaWheelRequest, request)
+    if compilable.build is None:
+        built = FallibleCudaWheel(request.address, failure=compilable.failure)
+    else:
+        built = await Get(
+            FallibleCudaWheel, CheckedBuild, replace(compilable.build, stand_in=stand_in)
+        )
+    return replace(built, notes=stand_in.reasons)
+
+
+@rule
+async def check_build(request: CudaWheelRequest, platform: Platform) -> FallibleCheckedBuild:
+    checked = await Get(CheckedSpec, CudaWheelRequest, request)
+    spec = checked.spec
+    if checked.skipped:
+        return FallibleCheckedBuild(failure=StageFailure(SKIP, checked.skipped))
+    host, surroundings = await MultiGet(Get(Host), Get(Surroundings))
     lock = await Get(BuildEnvLock, BuildEnvLockRequest(spec.row))
+    wrong_platform = platform_problem(spec.row.arch, platform, request.field_set.environment.value)
     problems = (
         *checked.problems,
         *_lock_problems(lock, checked),
@@ -188,10 +222,8 @@ async def build_wheel(request: CudaWheelRequest, platform: Platform) -> Fallible
     )
     if problems:
         message = "\n".join(f"* {problem}" for problem in problems)
-        failed = FallibleCudaWheel(request.address, failure=StageFailure("check", message))
-        return replace(failed, notes=stand_in.reasons)
-    built = await Get(FallibleCudaWheel, CheckedBuild(spec, host, lock, stand_in))
-    return replace(built, notes=stand_in.reasons)
+        return FallibleCheckedBuild(failure=StageFailure("check", message))
+    return FallibleCheckedBuild(CheckedBuild(spec, host, lock))
 
 
 @rule
@@ -224,7 +256,7 @@ def _lock_problems(lock: BuildEnvLock, checked: CheckedSpec) -> tuple[str, ...]:
 
 
 @rule
-async def build_checked_wheel(build: CheckedBuild) -> FallibleCudaWheel:
+async def prepare_compile(build: CheckedBuild) -> FallibleCompileRequest:
     spec = build.spec
     tree, wheels = await MultiGet(
         Get(Tree, PatchedTreeRequest(spec.source, spec.patches.patches)),
@@ -232,10 +264,19 @@ async def build_checked_wheel(build: CheckedBuild) -> FallibleCudaWheel:
     )
     failure = tree.failure or wheels.failure
     if failure:
-        return FallibleCudaWheel(spec.address, failure=failure)
-    compiled = await Get(
-        CompiledWheel, CompileRequest(spec, tree.digest, build.lock, build.host, wheels.wheels)
+        return FallibleCompileRequest(failure=failure)
+    return FallibleCompileRequest(
+        CompileRequest(spec, tree.digest, build.lock, build.host, wheels.wheels)
     )
+
+
+@rule
+async def build_checked_wheel(build: CheckedBuild) -> FallibleCudaWheel:
+    spec = build.spec
+    prepared = await Get(FallibleCompileRequest, CheckedBuild, build)
+    if prepared.request is None:
+        return FallibleCudaWheel(spec.address, failure=prepared.failure)
+    compiled = await Get(CompiledWheel, CompileRequest, prepared.request)
     if compiled.failure:
         return FallibleCudaWheel(spec.address, log=compiled.log, failure=compiled.failure)
     repaired = await Get(RepairedWheel, RepairRequest(spec, compiled))
