@@ -8,7 +8,6 @@ from pants.engine.target import Target
 
 from cuda_wheels.rules.spec import CudaWheelFieldSet
 
-
 # How many addresses a message names; a whole repository has hundreds.
 NAMED = 8
 

@@ -35,7 +35,8 @@ from pathlib import Path
 
 
 @pytest.mark.parametrize(
-    "program", ["probe", "fetch", "git", "patch", "compile", "repair", "inspect_wheel", "lock"]
+    "program",
+    ["probe", "fetch", "git", "patch", "compile", "shell", "repair", "inspect_wheel", "lock"],
 )
 def test_a_program_comes_with_what_it_imports_and_nothing_else(program: str) -> None:
     files = program_files(program)

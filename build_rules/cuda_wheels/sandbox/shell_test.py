@@ -212,7 +212,9 @@ def test_build_wheel_is_what_the_compile_step_runs(place: Place) -> None:
     assert "Successfully built pkg" in done.stderr
     announced = next(line for line in done.stderr.splitlines() if "build-wheel, which" in line)
     command = announced.split("which runs: ")[1]
-    assert command.startswith(f"cd {place.fixed}/work/source && {place.fixed}/env/bin/python -m pip")
+    assert command.startswith(
+        f"cd {place.fixed}/work/source && {place.fixed}/env/bin/python -m pip"
+    )
     assert f'{command} "$@"' in done.stdout
 
 
