@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pants.core.goals.package import PackageFieldSet
-from pants.core.util_rules.environments import EnvironmentNameRequest
+from pants.core.util_rules.environments import EnvironmentNameRequest, EnvironmentsSubsystem
 from pants.engine.console import Console
 from pants.engine.environment import EnvironmentName
 from pants.engine.goal import Goal, GoalSubsystem
@@ -16,6 +16,8 @@ from pants.util.strutil import help_text
 
 from cuda_wheels.goals.selection import selected_wheel
 from cuda_wheels.rules.shell import FallibleShell, ShellRequest
+from cuda_wheels.rules.spec import CudaWheelFieldSet, environment_problems
+from cuda_wheels.rules.stage import StageFailure
 from cuda_wheels.rules.wheel import FallibleCudaWheel
 
 
@@ -49,11 +51,26 @@ class CudaShell(Goal):
     environment_behavior = Goal.EnvironmentBehavior.USES_ENVIRONMENTS
 
 
+def _refused(
+    console: Console, field_set: CudaWheelFieldSet, failure: StageFailure | None
+) -> CudaShell:
+    error = FallibleCudaWheel(field_set.address, failure=failure).error
+    console.print_stderr(f"{console.sigil_failed()} {error}\nNo shell was opened.")
+    return CudaShell(exit_code=1)
+
+
 @goal_rule
 async def cuda_shell(
-    console: Console, targets: FilteredTargets, options: CudaShellSubsystem
+    console: Console,
+    targets: FilteredTargets,
+    options: CudaShellSubsystem,
+    environments: EnvironmentsSubsystem,
 ) -> CudaShell:
     field_set = selected_wheel("cuda-shell", targets)
+    # Pants raises for such a name, with a traceback.
+    unknown = environment_problems(field_set, environments.names)
+    if unknown:
+        return _refused(console, field_set, StageFailure("check", "\n".join(unknown)))
     environment = await Get(
         EnvironmentName, EnvironmentNameRequest, EnvironmentNameRequest.from_field_set(field_set)
     )
@@ -62,9 +79,7 @@ async def cuda_shell(
         {ShellRequest(field_set, options.args): ShellRequest, environment: EnvironmentName},
     )
     if shell.process is None:
-        error = FallibleCudaWheel(field_set.address, failure=shell.failure).error
-        console.print_stderr(f"{console.sigil_failed()} {error}\nNo shell was opened.")
-        return CudaShell(exit_code=1)
+        return _refused(console, field_set, shell.failure)
     process = InteractiveProcess.from_process(shell.process)
     result = await Effect(
         InteractiveProcessResult,

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import pytest
-from pants.core.util_rules.environments import EnvironmentNameRequest
+from pants.core.util_rules.environments import EnvironmentNameRequest, EnvironmentsSubsystem
 from pants.engine.addresses import Address
 from pants.engine.environment import EnvironmentName
 from pants.engine.process import InteractiveProcess, InteractiveProcessResult, Process
-from pants.testutil.option_util import create_goal_subsystem, create_options_bootstrapper
+from pants.testutil.option_util import (
+    create_goal_subsystem,
+    create_options_bootstrapper,
+    create_subsystem,
+)
 from pants.testutil.rule_runner import MockEffect, MockGet, mock_console, run_rule_with_mocks
 
 from cuda_wheels.goals.shell import CudaShell, CudaShellSubsystem, cuda_shell
@@ -15,7 +19,14 @@ from cuda_wheels.sources import FilesSource
 from cuda_wheels.target_types import CudaSourceTarget, CudaWheelTarget
 
 WHEEL = CudaWheelTarget(
-    {"package": "thing", "version": "1", "source": ":src", "arch": "amd64", "accel": "cu130"},
+    {
+        "package": "thing",
+        "version": "1",
+        "source": ":src",
+        "arch": "amd64",
+        "accel": "cu130",
+        "environment": "amd64-cu130",
+    },
     Address("packages/thing", target_name="amd64-cu130"),
 )
 SOURCE = CudaSourceTarget(
@@ -23,7 +34,9 @@ SOURCE = CudaSourceTarget(
 )
 
 
-def _run(shell: FallibleShell) -> tuple[CudaShell, list[object], str]:
+def _run(
+    shell: FallibleShell, names: tuple[str, ...] = ("amd64-cu130",)
+) -> tuple[CudaShell, list[object], str]:
     """The goal's result, what was opened, and what it said."""
     seen: list[object] = []
 
@@ -44,6 +57,7 @@ def _run(shell: FallibleShell) -> tuple[CudaShell, list[object], str]:
                 console,
                 (SOURCE, WHEEL),
                 create_goal_subsystem(CudaShellSubsystem, args=("-c", "ls")),
+                create_subsystem(EnvironmentsSubsystem, names={name: "//:local" for name in names}),
             ],
             mock_gets=[
                 MockGet(
@@ -94,3 +108,10 @@ def test_an_earlier_stage_that_failed_is_reported_and_nothing_is_opened() -> Non
     assert len(seen) == 1
     assert "packages/thing:amd64-cu130 failed at the stage `patch`" in stderr
     assert "0001-why.patch" in stderr and "No shell was opened" in stderr
+
+
+def test_an_environment_that_there_is_not_is_no_traceback(process: Process) -> None:
+    result, seen, stderr = _run(FallibleShell(process), names=("amd64-cu128",))
+    assert result.exit_code == 1
+    assert seen == []
+    assert "'amd64-cu130'" in stderr and "amd64-cu128" in stderr and "No shell" in stderr

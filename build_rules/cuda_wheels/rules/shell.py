@@ -40,7 +40,7 @@ class FallibleShell:
     failure: StageFailure | None = None
 
 
-def environment_problem(place: EnvironmentTarget) -> str | None:
+def unsupported_environment(place: EnvironmentTarget) -> str | None:
     """Why no shell can be opened in this environment; None if it can."""
     if place.val is None or isinstance(place.val, LocalEnvironmentTarget):
         return None
@@ -54,7 +54,7 @@ def environment_problem(place: EnvironmentTarget) -> str | None:
 
 @rule(desc="Prepare a shell", level=LogLevel.DEBUG)
 async def prepare_shell(request: ShellRequest, place: EnvironmentTarget) -> FallibleShell:
-    problem = environment_problem(place)
+    problem = unsupported_environment(place)
     if problem:
         return FallibleShell(failure=StageFailure("check", f"* {problem}"))
     checked = await Get(FallibleCheckedBuild, CudaWheelRequest(request.field_set))

@@ -19,7 +19,7 @@ from pants.testutil.rule_runner import QueryRule, RuleRunner
 
 from cuda_wheels import register
 from cuda_wheels.rules.programs import PROGRAM_ENV, program_files
-from cuda_wheels.rules.shell import FallibleShell, ShellRequest, environment_problem
+from cuda_wheels.rules.shell import FallibleShell, ShellRequest, unsupported_environment
 from cuda_wheels.rules.spec import CudaWheelFieldSet
 
 LOCK = "3rdparty/torch/amd64-cu130-torch2.11.0-cp312.txt"
@@ -126,9 +126,9 @@ def test_a_patch_that_does_not_apply_opens_no_shell(rule_runner: RuleRunner) -> 
 def test_the_environment_decides_whether_there_is_a_shell() -> None:
     local = LocalEnvironmentTarget({}, Address("", target_name="local"))
     docker = DockerEnvironmentTarget({"image": "an-image"}, Address("images", target_name="x"))
-    assert environment_problem(EnvironmentTarget(None, None)) is None
-    assert environment_problem(EnvironmentTarget("amd64-cu130", local)) is None
-    problem = environment_problem(EnvironmentTarget("amd64-cu130", docker))
+    assert unsupported_environment(EnvironmentTarget(None, None)) is None
+    assert unsupported_environment(EnvironmentTarget("amd64-cu130", local)) is None
+    problem = unsupported_environment(EnvironmentTarget("amd64-cu130", docker))
     assert problem is not None
     for word in ("`amd64-cu130`", "`docker_environment`", "local_environment", "so far"):
         assert word in problem
