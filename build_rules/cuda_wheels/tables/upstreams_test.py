@@ -4,13 +4,13 @@ import pytest
 
 from cuda_wheels.tables.upstreams import (
     GITHUB,
+    PYG_INDEX,
     PYTORCH_INDEX,
     github,
     github_problem,
+    pyg_index,
     torch_index,
     torch_indexes,
-    PYG_INDEX,
-    pyg_index,
 )
 
 
