@@ -31,6 +31,7 @@ from cuda_wheels.rules.programs import ProgramProcess
 from cuda_wheels.rules.repair import RepairedWheel, RepairRequest
 from cuda_wheels.rules.spec import CheckedSpec, CudaWheelFieldSet, CudaWheelRequest, WheelSpec
 from cuda_wheels.rules.stage import StageFailure, program_failure
+from cuda_wheels.rules.toolchain import Host
 from cuda_wheels.sources import PrebuiltWheel
 from cuda_wheels.subsystem import CudaWheelsSubsystem
 from cuda_wheels.tables.accelerators import MACHINES
@@ -232,6 +233,8 @@ async def find_stand_in(request: StandInRequest, options: CudaWheelsSubsystem) -
         # Nothing is fetched for what is compiled in any case.
         own = {one.address: () if one.prebuilt else (NOT_NAMED,) for one in group.specs}
         return StandIn(reasons=group_reasons(spec.address, own))
+    # The host's probe hands this session's indexes and mirrors to the program that fetches.
+    await Get(Host)
     tried = await MultiGet(Get(TriedPrebuilt, PrebuiltRequest(one)) for one in group.specs)
     mine = tried[0]
     for one, its in zip(group.specs, tried):

@@ -26,6 +26,7 @@ from cuda_wheels.rules.prebuilt import (
 from cuda_wheels.rules.repair import RepairedWheel
 from cuda_wheels.rules.spec import WheelSpec
 from cuda_wheels.rules.stage import StageFailure
+from cuda_wheels.rules.toolchain import Host
 from cuda_wheels.sources import PrebuiltWheel
 from cuda_wheels.subsystem import CudaWheelsSubsystem
 from cuda_wheels.tables.upstreams import pyg_index
@@ -48,6 +49,12 @@ THING, OTHER = spec("thing"), spec("other")
 def stand_in(tried: dict[WheelSpec, TriedPrebuilt], *, prefer: bool = True, **more: Any) -> StandIn:
     """What becomes of the first of a group; asking for what is not in `tried` is an error."""
     group = more.get("group", tuple(tried))
+    probed = []
+
+    def look_at(request: PrebuiltRequest) -> TriedPrebuilt:
+        assert probed, "the fetch program has no settings of this session yet"
+        return tried[request.spec]
+
     return run_rule_with_mocks(
         find_stand_in,
         rule_args=[
@@ -56,7 +63,8 @@ def stand_in(tried: dict[WheelSpec, TriedPrebuilt], *, prefer: bool = True, **mo
         ],
         mock_gets=[
             MockGet(Group, (GroupRequest,), lambda request: Group(group)),
-            MockGet(TriedPrebuilt, (PrebuiltRequest,), lambda request: tried[request.spec]),
+            MockGet(Host, (), lambda: probed.append("host")),
+            MockGet(TriedPrebuilt, (PrebuiltRequest,), look_at),
         ],
     )
 
