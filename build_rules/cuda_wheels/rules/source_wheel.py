@@ -16,9 +16,11 @@ from pants.util.logging import LogLevel
 
 from cuda_wheels.rules.programs import ProgramProcess
 from cuda_wheels.rules.source import PackageSource, PackageSourceRequest, Patch, PatchedTreeRequest
-from cuda_wheels.rules.spec import full_version
+from cuda_wheels.rules.spec import full_version, mirror_problems
 from cuda_wheels.rules.stage import StageFailure, Tree, program_failure
+from cuda_wheels.rules.toolchain import Host
 from cuda_wheels.sources import GitSource, Source, name_problem, version_problem
+from cuda_wheels.subsystem import CudaWheelsSubsystem
 from cuda_wheels.target_types import (
     ContentsField,
     MetadataField,
@@ -97,13 +99,21 @@ def problems_of(field_set: SourceWheelFieldSet, patches: tuple[Patch, ...] = ())
 
 
 @rule(desc="Pack a wheel of source files", level=LogLevel.DEBUG)
-async def build_source_wheel(field_set: SourceWheelFieldSet) -> SourceWheel:
+async def build_source_wheel(
+    field_set: SourceWheelFieldSet, options: CudaWheelsSubsystem
+) -> SourceWheel:
     address = field_set.address
+    # Looking at the host hands this session's mirrors and indexes over to what fetches.
+    await Get(Host)
     source_address, *_ = await Get(
         Addresses, UnparsedAddressInputs, field_set.source.to_unparsed_address_inputs()
     )
     source = await Get(PackageSource, PackageSourceRequest(source_address))
-    problems = (*problems_of(field_set, source.patches), *source.problems)
+    problems = (
+        *problems_of(field_set, source.patches),
+        *mirror_problems(options.source_mirrors),
+        *source.problems,
+    )
     if problems:
         message = "\n".join(f"* {problem}" for problem in problems)
         return SourceWheel(address, failure=StageFailure("check", message))
