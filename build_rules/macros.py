@@ -58,7 +58,7 @@ def native_package(
     With `links_torch=False` rows that differ in torch alone are one wheel. `skipped` maps an
     accelerator to why the package cannot serve it; `cpu_env` is `env` of the rows without CUDA.
     `prebuilt` maps the name of a row, or (arch, accel), to upstream's `prebuilt_wheel(...)` for it.
-    `build_requires` names packages, each of which comes from its wheel for the same row.
+    `build_requires` names directories of packages, whose wheels for the same row are required.
     `fields` are fields of `cuda_wheel` that all rows share.
     """
     cuda_source(name="src", source=source, **({"sources": sources} if sources is not None else {}))
@@ -83,7 +83,7 @@ def native_package(
             cuda_arch=cuda_arch.split(),
             environment=f"{arch}-{accel}",
             links_torch=links_torch,
-            build_requires=[f"packages/{needed}:{name}" for needed in build_requires],
+            build_requires=[f"{directory}:{name}" for directory in build_requires],
             env=(cpu_env if accel == "cpu" else env) or {},
             **({"skipped": skipped[accel]} if accel in (skipped or {}) else {}),
             **({"prebuilt": stand_in} if stand_in else {}),

@@ -71,7 +71,7 @@ def test_rows_that_differ_in_torch_share_the_wheel_of_a_package_without_torch() 
 
 
 def test_build_requirements_come_from_the_same_row() -> None:
-    _, wheels = expand(build_requires=["cumm"])
+    _, wheels = expand(build_requires=["packages/cumm"])
     for name, wheel in wheels.items():
         assert wheel["build_requires"] == [f"packages/cumm:{name}"]
 

@@ -11,7 +11,8 @@ import pytest
 from integration.checkout import Checkout, Run
 from integration.recipes import address, comment_patch, recipe
 
-PACKAGES = ("alpha", "beta")
+# Each package, and those that require its wheel while they are compiled.
+PACKAGES = {"alpha": ("gamma",), "beta": (), "gamma": ()}
 STAGES = ["Patch", "Compile", "Repair", "Inspect"]
 # Told of the host in every session, and never cached.
 EVERY_SESSION = "Look at the toolchain"
@@ -26,9 +27,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
 
 def _add_packages(checkout: Checkout) -> None:
     for package in PACKAGES:
-        directory = checkout.add_fixture(
-            "vecadd", recipe("vecadd", more=f'output_path="{package}"')
-        )
+        required = [f"tests/fixtures/{p}" for p, users in PACKAGES.items() if package in users]
+        fields = f'output_path="{package}", build_requires={required}'
+        directory = checkout.add_fixture("vecadd", recipe("vecadd", more=fields))
         directory.rename(directory.with_name(package))
         _patch(checkout, package)
 
@@ -66,14 +67,17 @@ def test_exactly_what_depends_on_a_patch_is_rebuilt(checkout: Checkout) -> None:
     restarted = _package(checkout)
     assert restarted.processes == [EVERY_SESSION]
     # Every stage of both wheels was answered from the store.
-    assert restarted.counters["local_cache_requests_cached"] >= 8
+    assert restarted.counters["local_cache_requests_cached"] >= len(STAGES) * len(PACKAGES)
 
-    for changed, other in (PACKAGES, PACKAGES[::-1]):
+    for changed, users in PACKAGES.items():
         _patch(checkout, changed)
         run = _package(checkout)
         assert [name.split()[0] for name in _of(run, changed)] == STAGES
-        assert _of(run, other) == []
-        assert set(run.processes) == {EVERY_SESSION, *_of(run, changed)}
+        for user in users:
+            # Its own tree is the old one.
+            assert [name.split()[0] for name in _of(run, user)] == STAGES[1:]
+        ran = {name for package in (changed, *users) for name in _of(run, package)}
+        assert set(run.processes) == {EVERY_SESSION, *ran}
 
 
 def test_the_log_is_named_before_it_is_written(checkout: Checkout) -> None:
