@@ -56,7 +56,7 @@ def _run(
             rule_args=[
                 console,
                 (SOURCE, WHEEL),
-                create_goal_subsystem(CudaShellSubsystem, args=("-c", "ls")),
+                create_goal_subsystem(CudaShellSubsystem, args=["-c", "ls"]),
                 create_subsystem(EnvironmentsSubsystem, names={name: "//:local" for name in names}),
             ],
             mock_gets=[

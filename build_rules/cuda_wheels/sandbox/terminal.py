@@ -29,7 +29,8 @@ def relay(master: int, *, stdin: int = 0, stdout: int = 1) -> None:
     """
     before = termios.tcgetattr(stdin)
     try:
-        tty.setraw(stdin)
+        # Not TCSAFLUSH, the default: what was typed before is for the program.
+        tty.setraw(stdin, termios.TCSADRAIN)
         _pass_on(master, stdin, stdout)
     finally:
         termios.tcsetattr(stdin, termios.TCSADRAIN, before)

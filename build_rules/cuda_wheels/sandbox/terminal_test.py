@@ -15,9 +15,12 @@ from cuda_wheels.sandbox import terminal
 
 
 class User:
-    """Sits at a terminal whose other end is relayed to that of a program."""
+    """Sits at a terminal whose other end is relayed to that of a program.
 
-    def __init__(self, script: str):
+    `early` is typed before the relay starts.
+    """
+
+    def __init__(self, script: str, early: bytes = b""):
         self.screen, self.keyboard = os.openpty()
         # Keys as they are: the test's own echo is not what it reads.
         tty.setraw(self.keyboard)
@@ -28,6 +31,7 @@ class User:
             ["sh", "-c", script], stdin=slave, stdout=slave, stderr=slave, start_new_session=True
         )
         os.close(slave)
+        self.type(early)
         self.relay = threading.Thread(
             target=terminal.relay,
             args=(master,),
@@ -66,6 +70,12 @@ def test_keys_output_and_size_are_passed_on(users: list[User]) -> None:
     assert b"got hello of 33 101" in user.read_until(b"101")
     user.relay.join()
     assert termios.tcgetattr(user.keyboard) == user.before
+
+
+def test_what_was_typed_before_is_passed_on_too(users: list[User]) -> None:
+    user = User("read line; echo got $line", early=b"hello\r")
+    users.append(user)
+    user.read_until(b"got hello")
 
 
 def test_more_than_a_terminal_holds_is_passed_on(users: list[User]) -> None:
