@@ -12,7 +12,6 @@ from pants.testutil.rule_runner import GoalRuleResult, RuleRunner
 
 from cuda_wheels import register
 from cuda_wheels.goals.matrix import CudaMatrix
-from cuda_wheels.sandbox.testutil import script
 
 # A prelude of one package and four rows: locked, skipped for a package, not locked, impossible.
 PRELUDE = """
@@ -143,11 +142,16 @@ def test_a_ci_matrix(rule_runner: RuleRunner) -> None:
 # --------------------------------------------------------------------------------------------
 
 
+def _script(path: Path, body: str) -> None:
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+
+
 def _nvidia_smi(folder: Path, gpus: str, driver: str, cuda: str) -> str:
     """A PATH with a machine of that name, a Python, and an nvidia-smi that tells this."""
     listing = "; ".join(f"echo '{gpu}, {driver}'" for gpu in gpus.split())
     banner = f"NVIDIA-SMI {driver}  Driver Version: {driver}  CUDA Version: {cuda}"
-    script(folder / "nvidia-smi", f'if [ $# = 0 ]; then echo "| {banner} |"; else {listing}; fi')
+    _script(folder / "nvidia-smi", f'if [ $# = 0 ]; then echo "| {banner} |"; else {listing}; fi')
     return f"{folder}:/usr/local/bin:/usr/bin:/bin"
 
 
@@ -198,7 +202,7 @@ def test_a_machine_without_a_row(
 ) -> None:
     path = _nvidia_smi(tmp_path, gpus, driver, cuda) if gpus else None
     if path is None:
-        script(tmp_path / "nvidia-smi", f'[ $# = 0 ] && echo "CUDA Version: {cuda}"')
+        _script(tmp_path / "nvidia-smi", f'[ $# = 0 ] && echo "CUDA Version: {cuda}"')
         path = f"{tmp_path}:/usr/local/bin:/usr/bin:/bin"
     result = _run(rule_runner, "--this-host", path=path)
     assert (result.exit_code, result.stdout) == (1, "")

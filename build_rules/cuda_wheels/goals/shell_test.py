@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pants.core.util_rules.environments import EnvironmentNameRequest, EnvironmentsSubsystem
 from pants.engine.addresses import Address
@@ -36,9 +38,9 @@ SOURCE = CudaSourceTarget(
 
 def _run(
     shell: FallibleShell, names: tuple[str, ...] = ("amd64-cu130",)
-) -> tuple[CudaShell, list[object], str]:
+) -> tuple[CudaShell, list[tuple[Any, ...]], str]:
     """The goal's result, what was opened, and what it said."""
-    seen: list[object] = []
+    seen: list[tuple[Any, ...]] = []
 
     def prepare(request: ShellRequest, environment: EnvironmentName) -> FallibleShell:
         seen.append((request.field_set.address, request.arguments, environment.val))

@@ -49,7 +49,7 @@ THING, OTHER = spec("thing"), spec("other")
 def stand_in(tried: dict[WheelSpec, TriedPrebuilt], *, prefer: bool = True, **more: Any) -> StandIn:
     """What becomes of the first of a group; asking for what is not in `tried` is an error."""
     group = more.get("group", tuple(tried))
-    probed = []
+    probed: list[str] = []
 
     def look_at(request: PrebuiltRequest) -> TriedPrebuilt:
         assert probed, "the fetch program has no settings of this session yet"
