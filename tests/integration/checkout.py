@@ -19,6 +19,8 @@ FIXTURES = Path("tests/fixtures")
 SHARED = ("envs", "tools", "uv", "ccache", "locks")
 
 _STARTED = re.compile(r"\[INFO\] Starting: (.+)")
+# Pants gives its daemon a minute to start, which a busy machine needs for itself.
+_NO_DAEMON = "while waiting for pantsd to start"
 _COUNTER = re.compile(r"^  (\w+): (\d+)$", re.MULTILINE)
 
 
@@ -105,22 +107,24 @@ class Checkout:
 
     def pants(self, *arguments: str, env: Mapping[str, str] | None = None) -> Run:
         """Run `./pants`; the counters and the names of processes are in its output."""
-        done = subprocess.run(
-            [
-                str(self.root / "pants"),
-                "--no-dynamic-ui",
-                "--stats-log",
-                "--level=info",
-                *arguments,
-            ],
-            cwd=self.root,
-            env=self._environment(env),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return Run(done.returncode, done.stdout, done.stderr)
+        while True:
+            done = subprocess.run(
+                [
+                    str(self.root / "pants"),
+                    "--no-dynamic-ui",
+                    "--stats-log",
+                    "--level=info",
+                    *arguments,
+                ],
+                cwd=self.root,
+                env=self._environment(env),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode == 0 or _NO_DAEMON not in done.stderr:
+                return Run(done.returncode, done.stdout, done.stderr)
 
     def _environment(self, env: Mapping[str, str] | None) -> dict[str, str]:
         inherited = {
