@@ -81,7 +81,7 @@ def test_exactly_what_depends_on_a_patch_is_rebuilt(checkout: Checkout) -> None:
 
 
 def test_the_log_is_named_before_it_is_written(checkout: Checkout) -> None:
-    _patch(checkout, "alpha")
+    _patch(checkout, "beta")
     run = _package(checkout)
     (line,) = [line for line in run.output.splitlines() if "tail -f" in line]
     log = Path(line.split("tail -f ")[1].strip())
