@@ -6,6 +6,7 @@ import contextlib
 import http.server
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -261,7 +262,7 @@ def test_a_shell_that_is_ended_from_outside_leaves_nothing(place: Place) -> None
 
 def test_a_person_at_a_terminal(place: Place) -> None:
     screen, keyboard = os.openpty()
-    before = termios.tcgetattr(keyboard)
+    before = termios.tcgetattr(screen)
     # As Pants starts it: in a session that this terminal does not control.
     process = subprocess.Popen(
         place.command("shell"),
@@ -272,33 +273,37 @@ def test_a_person_at_a_terminal(place: Place) -> None:
         stderr=keyboard,
         start_new_session=True,
     )
+    # Then reading fails when the program has ended.
+    os.close(keyboard)
 
     def read_until(text: str) -> str:
         seen = b""
         while text.encode() not in seen:
-            assert process.poll() is None, seen
-            seen += os.read(screen, 4096)
+            try:
+                seen += os.read(screen, 4096)
+            except OSError:
+                pytest.fail(f"The shell ended before it wrote {text!r}: {seen!r}")
         return seen.decode(errors="replace")
 
     def enter(line: str) -> None:
         os.write(screen, line.encode() + b"\r")
 
     assert "build-wheel" in read_until("(pkg) ")
-    enter("echo $TERM $(tty) $-")
-    assert "xterm /dev/pts/" in read_until("(pkg) ")
-    enter("echo sleep''ing; sleep 600")
+    enter("echo $TERM $(tty) job control: ${-//[!m]/}.")
+    assert re.search(r"xterm /dev/pts/\d+ job control: m\.", read_until("(pkg) "))
+    # Told by the program, not by the shell before it: then Ctrl-C is for the program.
+    enter("sh -c 'echo sleep\"\"ing; exec sleep 600'")
     read_until("sleeping")
     os.write(screen, b"\x03")
     read_until("(pkg) ")
-    # Job control: without it this would say so, and not stop the sleep.
-    enter("sleep 600 & kill -STOP %1; wait %1; echo stopped: $?")
-    read_until("stopped: 147")
-    enter("kill -9 %1; exit 5")
+    enter("exit 5")
+    with contextlib.suppress(OSError):
+        while os.read(screen, 4096):
+            pass
     assert process.wait() == 5
-    assert termios.tcgetattr(keyboard) == before
+    assert termios.tcgetattr(screen) == before
     assert place.left_behind() == set()
     os.close(screen)
-    os.close(keyboard)
 
 
 def test_bash_without_the_users_settings_or_sh(tmp_path: Path) -> None:
