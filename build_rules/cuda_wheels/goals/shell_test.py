@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +35,13 @@ WHEEL = CudaWheelTarget(
 SOURCE = CudaSourceTarget(
     {"source": FilesSource(".")}, Address("packages/thing", target_name="src")
 )
+
+
+@pytest.fixture(autouse=True)
+def build_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The options of a goal are read from a build root, which a test's sandbox is none of."""
+    (tmp_path / "BUILDROOT").touch()
+    monkeypatch.chdir(tmp_path)
 
 
 def _run(
