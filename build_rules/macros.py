@@ -89,3 +89,28 @@ def native_package(
             **({"prebuilt": stand_in} if stand_in else {}),
             **fields,
         )
+
+
+def wheelhouses(packages, *, without_torch=(), requirements=None, **fields):
+    """One `cuda_wheelhouse` for each row of `MATRIX`, of these packages' wheels for it.
+
+    `packages` are directories below `packages/`; those `without_torch` too, whose wheels do not
+    link it. `requirements` is the lock of the pure packages. `fields` are shared by all rows.
+    """
+    for arch, accel, torch, python, cuda_arch in MATRIX:
+        name = row_name(arch, accel, torch, python)
+        shared = row_name(arch, accel, None, python)
+        cuda_wheelhouse(
+            name=name,
+            wheels=[
+                *(f"packages/{package}:{name}" for package in packages),
+                *(f"packages/{package}:{shared}" for package in without_torch),
+            ],
+            requirements=requirements,
+            arch=arch,
+            accel=accel,
+            torch=torch,
+            python=python,
+            cuda_arch=cuda_arch.split(),
+            **fields,
+        )

@@ -22,11 +22,17 @@ from cuda_wheels.rules import (
     status,
     toolchain,
     wheel,
+    wheelhouse,
 )
 from cuda_wheels.rules import inspect as inspect_rules
 from cuda_wheels.rules import shell as shell_rules
 from cuda_wheels.sources import BUILD_FILE_OBJECTS
-from cuda_wheels.target_types import CudaSourceTarget, CudaWheelTarget, SourceWheelTarget
+from cuda_wheels.target_types import (
+    CudaSourceTarget,
+    CudaWheelhouseTarget,
+    CudaWheelTarget,
+    SourceWheelTarget,
+)
 
 
 def rules():
@@ -50,11 +56,12 @@ def rules():
         *status.rules(),
         *toolchain.rules(),
         *wheel.rules(),
+        *wheelhouse.rules(),
     ]
 
 
 def target_types():
-    return [CudaSourceTarget, CudaWheelTarget, SourceWheelTarget]
+    return [CudaSourceTarget, CudaWheelTarget, CudaWheelhouseTarget, SourceWheelTarget]
 
 
 def build_file_aliases() -> BuildFileAliases:

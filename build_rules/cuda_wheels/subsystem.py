@@ -25,6 +25,14 @@ class CudaWheelsSubsystem(Subsystem):
             The default builds what each target declares.
             """),
     )
+    allow_narrowed = BoolOption(
+        default=False,
+        help=softwrap("""
+            Let every wheelhouse take wheels that `gpu_archs` narrows, as `allow_narrowed` of a
+            `cuda_wheelhouse` does for one. Its `tags.json` then names only what they were compiled
+            for.
+            """),
+    )
     platform_policy = StrOption(
         default="manylinux_2_28",
         help=softwrap("""

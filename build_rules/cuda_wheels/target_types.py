@@ -1,4 +1,4 @@
-"""The `cuda_source` and `cuda_wheel` targets.
+"""The `cuda_source`, `cuda_wheel`, `source_wheel` and `cuda_wheelhouse` targets.
 
 Fields check the shape of a value only. Whether the values of one target go together is decided by
 `rules.spec`, which reports every fault of a target at once when the target is packaged: an
@@ -82,7 +82,8 @@ class SourceFilesField(MultipleSourcesField):
 
           * `patches/NNNN-why.patch`: applied in the order of their numbers, with `git apply`,
             strictly. Before its first `---` line a patch says `Reason: ...` and, where it is not
-            for every wheel, `CUDA: >=13.0` or `Torch: >=2.9` (PEP 440 specifiers). A patch that
+            for every wheel, `CUDA: >=13.0` or `Torch: >=2.9` (PEP 440 specifiers);
+            `Relaxes: cumm<0.8.0` where it loosens a requirement. A patch that
             does not apply, or that no wheel of the source selects, is an error.
           * `overlay/...`: files of ours that are added to the tree before patches are applied.
             They never replace a file of upstream.
@@ -471,4 +472,92 @@ class SourceWheelTarget(Target):
 
         None of the source's code runs. One commit gives the same bytes everywhere: members are
         sorted, and have one date and one mode.
+        """)
+
+
+# --------------------------------------------------------------------------------------------
+# cuda_wheelhouse
+# --------------------------------------------------------------------------------------------
+
+
+class WheelhouseWheelsField(SpecialCasedDependencies):
+    alias: ClassVar[str] = "wheels"
+    required = True
+    help = help_text("""
+        The addresses of the row's `cuda_wheel` targets, for instance
+        `["packages/torch-scatter:amd64-cu130", "packages/cumm:amd64-cu130"]`.
+
+        A wheel of another row, and a second one of a distribution, are refused. A wheel with
+        `links_torch=False` serves every torch of its row. One that is skipped is recorded with its
+        reason.
+        """)
+
+
+class WheelhouseRequirementsField(StringField):
+    alias: ClassVar[str] = "requirements"
+    help = help_text("""
+        The lock of the pure packages that belong to the wheels, by its path from the top of the
+        repository, for instance `"3rdparty/python/pypi.txt"`: pip's format, each line a pin with
+        hashes. It becomes `requirements-pypi.txt`.
+        """)
+
+
+class WheelhouseTorchField(TorchField):
+    required = True
+    value: str
+    help = help_text("""
+        The torch release that the wheels are for: three numbers without a local version, for
+        instance `2.11.0`.
+        """)
+
+
+class WheelhouseCudaArchField(CudaArchField):
+    help = help_text("""
+        The GPU capabilities that the row promises, for instance `["8.0", "9.0"]`: those of each of
+        its wheels. `tags.json` repeats them, without those that narrowed wheels lack.
+        """)
+
+
+class AllowNarrowedField(BoolField):
+    alias: ClassVar[str] = "allow_narrowed"
+    default = False
+    help = help_text("""
+        Whether wheels that `[cuda-wheels].gpu_archs` narrows may be in the wheelhouse.
+
+        They are refused otherwise, before anything is built. With it, or with
+        `[cuda-wheels].allow_narrowed`, the tags name only those GPU capabilities that all wheels
+        were compiled for.
+        """)
+
+
+class WheelhouseOutputPathField(OutputPathField):
+    help = help_text("""
+        The directory below `--distdir` that becomes the wheelhouse; what is in it is replaced. The
+        default is `linux-<arch>/<accel>/torch<version>-cp<python>`.
+        """)
+
+
+class CudaWheelhouseTarget(Target):
+    alias: ClassVar[str] = "cuda_wheelhouse"
+    core_fields = (
+        *COMMON_TARGET_FIELDS,
+        WheelhouseWheelsField,
+        WheelhouseRequirementsField,
+        ArchField,
+        AccelField,
+        WheelhouseTorchField,
+        PythonField,
+        WheelhouseCudaArchField,
+        AllowNarrowedField,
+        WheelhouseOutputPathField,
+    )
+    help = help_text("""
+        All wheels of one row of the matrix as a folder that pip and uv install from: the wheels,
+        `requirements-pypi.txt`, `manifest.json`, `tags.json`, `SHA256SUMS`, a CycloneDX SBOM and an
+        index (`simple/`).
+
+        `package` writes it whole or not at all. `cuda-build` writes what could be built, records
+        the rest in the manifest as failed, and exits with 1. Equal inputs give equal bytes.
+
+        `wheelhouses` in a BUILD file expands to one of these a row.
         """)

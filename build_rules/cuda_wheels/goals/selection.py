@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Iterable
+from typing import Iterable, Sized
 
 from pants.engine.target import Target
 
 from cuda_wheels.rules.spec import CudaWheelFieldSet
+from cuda_wheels.rules.wheelhouse import CudaWheelhouseFieldSet
 
 # How many addresses a message names; a whole repository has hundreds.
 NAMED = 8
@@ -20,22 +21,34 @@ class SeveralWheelsSelectedError(Exception):
     """A goal that is for one wheel was given several."""
 
 
-def selected_wheels(goal: str, targets: Iterable[Target]) -> tuple[CudaWheelFieldSet, ...]:
+def selected_wheels(
+    goal: str, targets: Iterable[Target], *, or_wheelhouses: Sized = ()
+) -> tuple[CudaWheelFieldSet, ...]:
     """The field sets of the `cuda_wheel` targets among `targets`, in their order.
 
-    Raises NoWheelsSelectedError where there is none: an empty selection is a mistake.
+    Raises NoWheelsSelectedError where there is none: an empty selection is a mistake. It is none
+    where the goal takes wheelhouses too, and was given some.
     """
     found = tuple(
         CudaWheelFieldSet.create(target)
         for target in targets
         if CudaWheelFieldSet.is_applicable(target)
     )
-    if not found:
+    if not found and not or_wheelhouses:
         raise NoWheelsSelectedError(
             f"`{goal}` was given no `cuda_wheel` target. Name some, for instance "
             f"`./pants {goal} packages::`; `./pants list packages::` shows all."
         )
     return found
+
+
+def selected_wheelhouses(targets: Iterable[Target]) -> tuple[CudaWheelhouseFieldSet, ...]:
+    """The field sets of the `cuda_wheelhouse` targets among `targets`, in their order."""
+    return tuple(
+        CudaWheelhouseFieldSet.create(target)
+        for target in targets
+        if CudaWheelhouseFieldSet.is_applicable(target)
+    )
 
 
 def selected_wheel(goal: str, targets: Iterable[Target]) -> CudaWheelFieldSet:

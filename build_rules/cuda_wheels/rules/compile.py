@@ -75,6 +75,11 @@ class CompiledWheel:
     failure: StageFailure | None = None
 
 
+def compile_env(spec: WheelSpec) -> dict[str, str]:
+    """The variables that the target and its row set; what the target says wins."""
+    return {**dict(spec.applied.env), **dict(spec.env)}
+
+
 def compile_document(request: CompileRequest) -> dict[str, Any]:
     """The JSON file of the compile program. It is a part of the wheel's cache key, so nothing of
     the machine but its toolchain is in it."""
@@ -93,7 +98,7 @@ def compile_document(request: CompileRequest) -> dict[str, Any]:
             "cuda_home": host.cuda_home.path if host.cuda_home else None,
             "identity": host.identity_with(spec.system_headers),
         },
-        "env": {**dict(spec.applied.env), **dict(spec.env)},
+        "env": compile_env(spec),
         "memory_per_job_gb": spec.memory_per_job_gb,
         "glibc_shims": list(shims_for(spec.platform)),
         "source_date_epoch": SOURCE_DATE_EPOCH,

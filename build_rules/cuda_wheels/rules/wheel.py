@@ -8,7 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pants.core.goals.package import BuiltPackage, BuiltPackageArtifact, PackageFieldSet
-from pants.core.util_rules.environments import EnvironmentNameRequest, EnvironmentsSubsystem
+from pants.core.util_rules.environments import (
+    EnvironmentNameRequest,
+    EnvironmentsSubsystem,
+    EnvironmentTarget,
+    LocalEnvironmentTarget,
+)
 from pants.engine.addresses import Address
 from pants.engine.environment import EnvironmentName
 from pants.engine.fs import (
@@ -27,7 +32,7 @@ from pants.engine.unions import UnionRule
 from pants.util.logging import LogLevel
 
 from cuda_wheels.rules.build_env import BuildEnvLock, BuildEnvLockRequest, lock_problem
-from cuda_wheels.rules.compile import CompiledWheel, CompileRequest
+from cuda_wheels.rules.compile import CompiledWheel, CompileRequest, compile_env
 from cuda_wheels.rules.inspect import InspectedWheel, InspectRequest
 from cuda_wheels.rules.prebuilt import StandIn, StandInRequest
 from cuda_wheels.rules.repair import RepairedWheel, RepairRequest
@@ -229,9 +234,16 @@ async def check_build(request: CudaWheelRequest, platform: Platform) -> Fallible
 @rule
 async def take_prebuilt(request: PrebuiltTaken) -> FallibleCudaWheel:
     spec, stand_in = request.spec, request.stand_in
-    assert stand_in.facts is not None
+    assert stand_in.facts is not None and spec.prebuilt is not None
     wheel = stand_in.wheel
-    document = {"wheel": stand_in.facts.to_json(), **stand_in.document(spec)}
+    document = {
+        "wheel": stand_in.facts.to_json(),
+        **target_document(spec),
+        **stand_in.document(spec),
+        "source": f"{spec.prebuilt.title}, sha256 {spec.prebuilt.sha256}",
+        "patches": [],
+        "pin_relaxations": [],
+    }
     return FallibleCudaWheel(
         spec.address,
         name=wheel.name,
@@ -246,6 +258,31 @@ def facts_file(wheel: str, document: dict[str, Any]) -> FileContent:
     """The file beside a wheel that says what is in it and where it came from."""
     content = json.dumps(document, indent=1, sort_keys=True) + "\n"
     return FileContent(wheel.replace(".whl", ".facts.json"), content.encode())
+
+
+def target_document(spec: WheelSpec) -> dict[str, Any]:
+    """What the facts file of a wheel says of its target, compiled or not."""
+    return {
+        "source": spec.source.origin.description,
+        "patches": [patch.name for patch in spec.patches.patches],
+        "pin_relaxations": [
+            {
+                "patch": patch.name,
+                "requirement": patch.header.relaxes,
+                "reason": patch.header.reason,
+            }
+            for patch in spec.patches.patches
+            if patch.header.relaxes
+        ],
+        "build_requires": [address.spec for address in spec.build_requires],
+        # Less than the target's `cuda_arch` where the build was narrowed.
+        "gpu_archs": list(spec.gpu_archs),
+    }
+
+
+def _is_local(place: EnvironmentTarget) -> bool:
+    """Whether the compilers are those of this machine, and not of an image or a cluster."""
+    return place.val is None or isinstance(place.val, LocalEnvironmentTarget)
 
 
 def _lock_problems(lock: BuildEnvLock, checked: CheckedSpec) -> tuple[str, ...]:
@@ -271,7 +308,9 @@ async def prepare_compile(build: CheckedBuild) -> FallibleCompileRequest:
 
 
 @rule
-async def build_checked_wheel(build: CheckedBuild) -> FallibleCudaWheel:
+async def build_checked_wheel(
+    build: CheckedBuild, environment: EnvironmentTarget
+) -> FallibleCudaWheel:
     spec = build.spec
     prepared = await Get(FallibleCompileRequest, CheckedBuild, build)
     if prepared.request is None:
@@ -294,9 +333,14 @@ async def build_checked_wheel(build: CheckedBuild) -> FallibleCudaWheel:
                     {
                         "wheel": inspected.facts.to_json(),
                         "compile": json.loads(compiled.facts),
-                        "source": spec.source.origin.description,
-                        "patches": [patch.name for patch in spec.patches.patches],
+                        **target_document(spec),
                         "lock": build.lock.path,
+                        "lock_sha256": build.lock.sha256,
+                        "toolchain": {
+                            "identity": build.host.toolchain_identity,
+                            "local": _is_local(environment),
+                        },
+                        "env": compile_env(spec),
                         **build.stand_in.document(spec),
                     },
                 )

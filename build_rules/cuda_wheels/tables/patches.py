@@ -7,6 +7,9 @@ A patch file starts with such lines, before its first line that begins with `---
     CUDA: >=13.0
     Torch: >=2.9
     Source: where the change comes from
+    Relaxes: cumm<0.8.0
+
+`Relaxes` is the requirement of upstream's metadata that the patch loosens; manifests repeat it.
 """
 
 from __future__ import annotations
@@ -18,18 +21,23 @@ from dataclasses import dataclass
 from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-_FIELDS = ("Reason", "CUDA", "Torch", "Source")
+_FIELDS = ("Reason", "CUDA", "Torch", "Source", "Relaxes")
+_REQUIREMENT = re.compile(r"([A-Za-z0-9][\w.-]*)\s*([^\s].*)")
 _LINE = re.compile(r"([A-Za-z][A-Za-z-]*):(?:\s+(.*))?")
 
 
 @dataclass(frozen=True)
 class PatchHeader:
-    """`cuda` and `torch` are PEP 440 specifiers; None means every version, and none at all."""
+    """`cuda` and `torch` are PEP 440 specifiers; None means every version, and none at all.
+
+    `relaxes` is a requirement of upstream's that the patch loosens.
+    """
 
     reason: str
     cuda: str | None = None
     torch: str | None = None
     source: str | None = None
+    relaxes: str | None = None
 
     @property
     def ranges(self) -> str:
@@ -53,6 +61,8 @@ def parse_header(name: str, text: str) -> PatchHeader:
     for key in ("CUDA", "Torch"):
         if key in fields:
             problems += _specifier_problems(key, fields[key])
+    if "Relaxes" in fields:
+        problems += _requirement_problems(fields["Relaxes"])
     if problems:
         raise ValueError(f"{name}: {'; '.join(problems)}.")
     return PatchHeader(
@@ -60,6 +70,7 @@ def parse_header(name: str, text: str) -> PatchHeader:
         cuda=fields.get("CUDA"),
         torch=fields.get("Torch"),
         source=fields.get("Source"),
+        relaxes=fields.get("Relaxes"),
     )
 
 
@@ -109,6 +120,16 @@ def _specifier_problems(key: str, value: str) -> list[str]:
     except InvalidSpecifier:
         pass
     return [f"`{key}: {value}` is no version range; write for instance `{key}: {example}`"]
+
+
+def _requirement_problems(value: str) -> list[str]:
+    found = _REQUIREMENT.fullmatch(value)
+    try:
+        for part in found[2].split(",") if found else ("",):
+            Specifier(part.strip())
+        return []
+    except InvalidSpecifier:
+        return [f"`Relaxes: {value}` is no requirement; write for instance `Relaxes: cumm<0.8.0`"]
 
 
 def _contains(specifier: str | None, version: str | None) -> bool:
