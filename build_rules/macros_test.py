@@ -100,3 +100,31 @@ def test_a_prebuilt_is_named_for_a_row_or_for_every_torch_of_an_accelerator() ->
     assert wheels["amd64-cu130"]["prebuilt"] == "one row"
     assert wheels["amd64-cu130-torch2.11.0"]["prebuilt"] == "any torch"
     assert "prebuilt" not in wheels["arm64-cu130"]
+
+
+def houses(**fields: Any) -> dict[str, dict[str, Any]]:
+    """By name, the `cuda_wheelhouse`s that `wheelhouses` declares."""
+    found: dict[str, dict[str, Any]] = {}
+
+    def house(*, name: str, **others: Any) -> None:
+        assert name not in found
+        found[name] = others
+
+    prelude(cuda_wheelhouse=house)["wheelhouses"](**fields)
+    return found
+
+
+def test_a_wheelhouse_a_row_names_wheels_that_there_are() -> None:
+    found = houses(packages=["thing"], without_torch=["free"], requirements="lock.txt")
+    assert len(found) == len(prelude()["MATRIX"])
+    _, linked = expand()
+    _, free = expand(links_torch=False)
+    for name, house in found.items():
+        assert house["wheels"][0] == f"packages/thing:{name}" and name in linked
+        package, _, row = house["wheels"][1].partition(":")
+        assert package == "packages/free" and row in free
+        for wheel in (linked[name], free[row]):
+            for field in ("arch", "accel", "python", "cuda_arch"):
+                assert wheel[field] == house[field]
+        assert linked[name]["torch"] == house["torch"]
+        assert house["requirements"] == "lock.txt"

@@ -134,7 +134,7 @@ def refuse_clashes(wheels: tuple[FallibleCudaWheel, ...]) -> tuple[FallibleCudaW
     return tuple(checked(wheel) for wheel in wheels)
 
 
-def _refuse_shared_folders(
+def refuse_shared_folders(
     houses: tuple[FallibleWheelhouse, ...],
 ) -> tuple[FallibleWheelhouse, ...]:
     """The same wheelhouses, but failed where several would be written to one folder."""
@@ -171,7 +171,7 @@ async def cuda_build(
         Get(EnvironmentName, EnvironmentNameRequest, EnvironmentNameRequest.from_field_set(one))
         for one in house_targets
     )
-    houses = _refuse_shared_folders(
+    houses = refuse_shared_folders(
         await MultiGet(
             Get(
                 FallibleWheelhouse,

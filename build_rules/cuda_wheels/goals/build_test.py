@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pants.core.register import rules as core_rules
 from pants.core.util_rules import environments
@@ -8,9 +10,15 @@ from pants.engine.fs import Digest
 from pants.testutil.rule_runner import RuleRunner
 
 from cuda_wheels import register
-from cuda_wheels.goals.build import CudaBuild, refuse_clashes, table
+from cuda_wheels.goals.build import (
+    CudaBuild,
+    refuse_clashes,
+    refuse_shared_folders,
+    table,
+)
 from cuda_wheels.rules.stage import StageFailure
 from cuda_wheels.rules.wheel import FallibleCudaWheel
+from cuda_wheels.rules.wheelhouse import FallibleWheelhouse
 
 
 def test_the_closing_table_has_a_line_a_wheel() -> None:
@@ -107,3 +115,43 @@ def test_different_wheels_of_one_file_name_are_refused() -> None:
 def test_rows_may_share_a_wheel() -> None:
     wheels = (built("x", "0"), built("y", "0"))
     assert refuse_clashes(wheels) == wheels
+
+
+def house(target: str, *wheels: FallibleCudaWheel, **fields: Any) -> FallibleWheelhouse:
+    values: dict[str, Any] = {"path": "linux-amd64/cu130/torch2.11.0-cp312", **fields}
+    return FallibleWheelhouse(Address("packages", target_name=target), wheels=wheels, **values)
+
+
+def test_wheelhouses_are_at_the_end_of_the_table() -> None:
+    good = built("x", "0")
+    bad = FallibleCudaWheel(Address("packages/b"), failure=StageFailure("compile", "why"))
+    left_out = FallibleCudaWheel(Address("packages/c"), failure=StageFailure("skip", "No."))
+    houses = (
+        house("whole", good, left_out),
+        house("part", good, bad),
+        house("none", failure=StageFailure("check", "why")),
+    )
+    assert table((good,), houses).splitlines() == [
+        "packages/a:x    built                  a-1.whl",
+        "packages:whole  built                  linux-amd64/cu130/torch2.11.0-cp312",
+        "packages:part   incomplete (1 failed)  linux-amd64/cu130/torch2.11.0-cp312",
+        "packages:none   failed (check)",
+    ]
+
+
+def test_two_wheelhouses_of_one_folder_are_refused() -> None:
+    one, other, third = refuse_shared_folders((house("a"), house("b"), house("c", path="c")))
+    assert one.error and "packages:b" in one.error and "output_path" in one.error
+    assert other.error and "packages:a" in other.error
+    assert third.error is None
+
+
+def test_a_wheelhouse_with_faults_fails_the_goal(rule_runner: RuleRunner) -> None:
+    row = 'arch="amd64", accel="cu130", torch="2.11.0", cuda_arch=["8.0"]'
+    rule_runner.write_files({"house/BUILD": f"cuda_wheelhouse(wheels=['thing:no'], {row})"})
+    result = rule_runner.run_goal_rule(
+        CudaBuild, args=["house"], env_inherit={"PATH", "HOME", "PYENV_ROOT"}
+    )
+    assert result.exit_code == 1
+    assert "house:house  failed (check)" in result.stdout
+    assert "promises the GPUs 9.0" in result.stderr

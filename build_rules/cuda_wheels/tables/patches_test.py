@@ -97,3 +97,14 @@ def test_selects(
 ) -> None:
     header = PatchHeader("x", cuda=cuda, torch=torch)
     assert selects(header, cuda_version, torch_version) is expected
+
+
+def test_a_requirement_that_a_patch_loosens() -> None:
+    header = parse_header("0001-x.patch", f"Reason: a\nRelaxes: cumm>=0.7.11,<0.8.0\n{DIFF}")
+    assert header.relaxes == "cumm>=0.7.11,<0.8.0"
+
+
+@pytest.mark.parametrize("value", ["cumm", "<0.8", "cumm 0.8", "cumm<0.8,"])
+def test_what_is_no_requirement(value: str) -> None:
+    with pytest.raises(ValueError, match="is no requirement"):
+        parse_header("0001-x.patch", f"Reason: a\nRelaxes: {value}\n{DIFF}")
