@@ -183,8 +183,10 @@ async def cuda_build(
     complete = [house for house in houses if not house.failure]
     built = [wheel for wheel in wheels if not wheel.failure]
     files = await MultiGet(
-        *(Get(Digest, WheelFiles(wheel)) for wheel in built),
-        *(Get(Digest, AddPrefix(house.files, house.path)) for house in complete),
+        [
+            *(Get(Digest, WheelFiles(wheel)) for wheel in built),
+            *(Get(Digest, AddPrefix(house.files, house.path)) for house in complete),
+        ]
     )
     # A wheel that was asked for by itself counts as such: it may have failed for its file name.
     every = tuple(
