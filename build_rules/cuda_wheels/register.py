@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pants.build_graph.build_file_aliases import BuildFileAliases
 
-from cuda_wheels.goals import build, inspect, lock, matrix, shell
+from cuda_wheels.goals import build, inspect, lock, matrix, publish, shell
 from cuda_wheels.rules import (
     addresses,
     build_env,
@@ -47,6 +47,7 @@ def rules():
         *matrix.rules(),
         *prebuilt.rules(),
         *programs.rules(),
+        *publish.rules(),
         *repair.rules(),
         *shell.rules(),
         *shell_rules.rules(),

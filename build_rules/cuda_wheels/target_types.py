@@ -537,6 +537,16 @@ class WheelhouseOutputPathField(OutputPathField):
         """)
 
 
+class PublishToField(StringSequenceField):
+    alias: ClassVar[str] = "publish_to"
+    value: Optional[tuple[str, ...]]
+    help = help_text("""
+        The indexes that `publish` adds the wheelhouse to, for instance `["file:///srv/wheels"]`: a
+        folder in which each release stays as it is. The default is `[cuda-publish].to`. An address of
+        another kind is refused when the wheelhouse is published.
+        """)
+
+
 class CudaWheelhouseTarget(Target):
     alias: ClassVar[str] = "cuda_wheelhouse"
     core_fields = (
@@ -549,6 +559,7 @@ class CudaWheelhouseTarget(Target):
         PythonField,
         WheelhouseCudaArchField,
         AllowNarrowedField,
+        PublishToField,
         WheelhouseOutputPathField,
     )
     help = help_text("""

@@ -66,6 +66,13 @@ def _files(folder: Path) -> dict[str, bytes]:
     }
 
 
+def _install(environment: Path, source: list[str], *packages: str) -> None:
+    """Install into a fresh environment, from this source alone."""
+    venv.create(environment, with_pip=True)
+    pip = [str(environment / "bin/python"), "-m", "pip", "install", "--isolated"]
+    subprocess.run([*pip, "--no-cache-dir", "--no-deps", *source, *packages], check=True)
+
+
 def test_narrowed_wheels_are_refused_before_anything_is_built(checkout: Checkout) -> None:
     checkout.write("house/BUILD", _house(address("vecadd"), more="allow_narrowed=False"))
     run = checkout.pants(NARROW, "package", HOUSE)
@@ -91,10 +98,7 @@ def test_a_wheelhouse_is_packaged_and_installs(checkout: Checkout, tmp_path: Pat
     for number, source in enumerate(
         (["--no-index", "--find-links", str(house)], ["--index-url", (house / "simple").as_uri()])
     ):
-        venv.create(tmp_path / str(number), with_pip=True)
-        python = str(tmp_path / str(number) / "bin/python")
-        pip = [python, "-m", "pip", "install", "--isolated", "--no-cache-dir", "--no-deps"]
-        subprocess.run([*pip, *source, "vecadd", "vecsub"], check=True)
+        _install(tmp_path / str(number), source, "vecadd", "vecsub")
 
     again = checkout.root.parent / "again"
     run = checkout.pants(
@@ -103,6 +107,21 @@ def test_a_wheelhouse_is_packaged_and_installs(checkout: Checkout, tmp_path: Pat
     assert run.returncode == 0, "\n" + run.output
     assert f"Describe {HOUSE}" in run.processes
     assert _files(checkout.root / "other" / FOLDER) == _files(house)
+
+
+def test_a_wheelhouse_is_published_once(checkout: Checkout, tmp_path: Path) -> None:
+    checkout.write("house/BUILD", _house(address("vecadd")))
+    index = tmp_path / "index"
+    options = [NARROW, f"--cuda-publish-to=['{index.as_uri()}']", "--cuda-publish-date=2026.11.30"]
+    for word in ("was added to", "already as 2026.11.30"):
+        run = checkout.pants(*options, "publish", HOUSE)
+        assert run.returncode == 0, "\n" + run.output
+        assert word in run.output
+    (entry,) = json.loads((index / "index.json").read_text())["wheelhouses"]
+    assert entry["path"] == f"{FOLDER}/2026.11.30"
+    release = index / entry["path"]
+    assert json.loads((release / "manifest.json").read_text())["date"] == "2026.11.30"
+    _install(tmp_path / "venv", ["--index-url", (release / "simple").as_uri()], "vecadd")
 
 
 def test_what_is_finished_is_written_where_a_wheel_fails(checkout: Checkout) -> None:
