@@ -94,8 +94,8 @@ def native_package(
 def wheelhouses(packages, *, without_torch=(), requirements=None, **fields):
     """One `cuda_wheelhouse` for each row of `MATRIX`, of these packages' wheels for it.
 
-    `packages` are directories below `packages/`; those `without_torch` too, whose wheels do not
-    link it. `requirements` is the lock of the pure packages. `fields` are shared by all rows.
+    `packages` are their directories, `without_torch` those whose wheels do not link it.
+    `requirements` is the lock of the pure packages. `fields` are shared by all rows.
     """
     for arch, accel, torch, python, cuda_arch in MATRIX:
         name = row_name(arch, accel, torch, python)
@@ -103,8 +103,8 @@ def wheelhouses(packages, *, without_torch=(), requirements=None, **fields):
         cuda_wheelhouse(
             name=name,
             wheels=[
-                *(f"packages/{package}:{name}" for package in packages),
-                *(f"packages/{package}:{shared}" for package in without_torch),
+                *(f"{directory}:{name}" for directory in packages),
+                *(f"{directory}:{shared}" for directory in without_torch),
             ],
             requirements=requirements,
             arch=arch,

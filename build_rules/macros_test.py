@@ -115,14 +115,14 @@ def houses(**fields: Any) -> dict[str, dict[str, Any]]:
 
 
 def test_a_wheelhouse_a_row_names_wheels_that_there_are() -> None:
-    found = houses(packages=["thing"], without_torch=["free"], requirements="lock.txt")
+    found = houses(packages=["a/thing"], without_torch=["a/free"], requirements="lock.txt")
     assert len(found) == len(prelude()["MATRIX"])
     _, linked = expand()
     _, free = expand(links_torch=False)
     for name, house in found.items():
-        assert house["wheels"][0] == f"packages/thing:{name}" and name in linked
+        assert house["wheels"][0] == f"a/thing:{name}" and name in linked
         package, _, row = house["wheels"][1].partition(":")
-        assert package == "packages/free" and row in free
+        assert package == "a/free" and row in free
         for wheel in (linked[name], free[row]):
             for field in ("arch", "accel", "python", "cuda_arch"):
                 assert wheel[field] == house[field]

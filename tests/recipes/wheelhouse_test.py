@@ -28,9 +28,13 @@ def declared() -> dict[str, Any]:
 
 def test_wheelhouses_have_all_native_packages() -> None:
     call = declared()
-    assert sorted([*call["packages"], *call["without_torch"]]) == RECIPES
+    assert sorted([*call["packages"], *call["without_torch"]]) == [
+        f"packages/{name}" for name in RECIPES
+    ]
     without_torch = [
-        name for name in RECIPES if "links_torch=False" in (PACKAGES / name / "BUILD").read_text()
+        f"packages/{name}"
+        for name in RECIPES
+        if "links_torch=False" in (PACKAGES / name / "BUILD").read_text()
     ]
     assert sorted(call["without_torch"]) == without_torch
 
