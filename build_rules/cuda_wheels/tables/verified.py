@@ -35,6 +35,8 @@ _H200 = "9.0"
 _CU130 = "amd64-cu130-torch2.11.0-cp312"
 
 VERIFIED_RUNS: tuple[VerifiedRun, ...] = (
+    VerifiedRun(NativeWheel("torch-cluster", "1.6.3", _CU130), _H200),
+    VerifiedRun(NativeWheel("torch-sparse", "0.6.18", _CU130), _H200),
     VerifiedRun(NativeWheel("torch-scatter", "2.1.2", _CU130), _H200),
     VerifiedRun(NativeWheel("vecadd", "1.0", _CU130), _H200),
 )
