@@ -171,7 +171,11 @@ def conditions(summary: Summary, host: Host) -> tuple[str, ...]:
             "let CUDA_CACHE_PATH name a folder that can be written, so that it does so once."
         )
     statuses = dict(summary.verified)
-    unverified = [arch for arch in host.capabilities if arch in summary.tags.cuda_arch and statuses.get(arch) != "runs"]
+    unverified = [
+        arch
+        for arch in host.capabilities
+        if arch in summary.tags.cuda_arch and statuses.get(arch) != "runs"
+    ]
     if unverified:
         found.append(
             f"Compiled for GPU {' and '.join(unverified)}, but nobody has run it there yet."

@@ -52,9 +52,7 @@ def host(
 PACKAGES = ("flash-attn", "spconv", "torch-scatter")
 
 
-def house(
-    arch: str, accel: str, cuda_arch: str, torch: str = "2.9.1", **more: object
-) -> Summary:
+def house(arch: str, accel: str, cuda_arch: str, torch: str = "2.9.1", **more: object) -> Summary:
     tags = Tags("linux", arch, accel, torch, "3.12", tuple(cuda_arch.split()))
     summary = Summary(f"{arch}/{accel}/{torch}", tags, "2.28", packages=PACKAGES)
     return replace(summary, **more)  # type: ignore[arg-type]
@@ -64,7 +62,11 @@ def house(
 A_CU126 = house("amd64", "cu126", "8.0 8.6 8.9 9.0")
 A_CU128 = house("amd64", "cu128", "8.0 8.6 8.9 9.0 10.0 12.0")
 A_CU130 = house(
-    "amd64", "cu130", "8.0 8.6 8.9 9.0 10.0 10.3 12.0", ptx_for=("10.3",), verified=(("9.0", "runs"),)
+    "amd64",
+    "cu130",
+    "8.0 8.6 8.9 9.0 10.0 10.3 12.0",
+    ptx_for=("10.3",),
+    verified=(("9.0", "runs"),),
 )
 B_CU126 = house("arm64", "cu126", "8.0 8.6 8.9 9.0")
 B_CU130 = house("arm64", "cu130", "8.0 8.6 8.9 9.0 10.0 10.3 12.0 12.1", ptx_for=("10.3", "12.1"))
@@ -134,7 +136,10 @@ def test_select(at: Host, chosen: Optional[Summary]) -> None:
             replace(A_CU130, glibc=None), host(A100), "does not say which glibc", id="no-glibc"
         ),
         pytest.param(
-            replace(A_CU130, glibc="2.38"), host(A100, glibc="2.35"), "has 2.35", id="built-on-24.04"
+            replace(A_CU130, glibc="2.38"),
+            host(A100, glibc="2.35"),
+            "has 2.35",
+            id="built-on-24.04",
         ),
         pytest.param(
             house("amd64", "rocm6.4", "gfx942"), host(A100), "knows CUDA and the CPU", id="rocm"

@@ -147,11 +147,11 @@ def problems(path: Path, expected_sums: str | None = None) -> tuple[str, ...]:
     found += _tag_problems(path, tags, tags_document, manifest)
     there = {file.name for file in path.glob("*.whl")}
     found += [f"{MANIFEST} names {name}, which is not there." for name in sorted({*wheels} - there)]
-    found += [
-        f"{name} is there, but not in {MANIFEST}." for name in sorted(there - {*wheels})
-    ]
+    found += [f"{name} is there, but not in {MANIFEST}." for name in sorted(there - {*wheels})]
     for name in sorted(there & {*wheels}):
-        found += [f"{name}: {problem}" for problem in _wheel_problems(path / name, wheels[name], tags)]
+        found += [
+            f"{name}: {problem}" for problem in _wheel_problems(path / name, wheels[name], tags)
+        ]
     found += _floor_problems(manifest, wheels.values())
     found += _index_problems(path, wheels)
     found += _sbom_problems(path, wheels)
@@ -214,9 +214,9 @@ def _sum_problems(path: Path, expected: str | None) -> list[str]:
         sums = parse_sums((path / SUMS).read_text(encoding="utf-8", errors="replace"))
     except WheelhouseError as error:
         return [*found, str(error)]
-    files = {
-        file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()
-    } - {SUMS}
+    files = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()} - {
+        SUMS
+    }
     found += [f"{SUMS} names {name}, which is not there." for name in sorted({*sums} - files)]
     found += [f"{name} is there, but not in {SUMS}." for name in sorted(files - {*sums})]
     for name in sorted(files & {*sums}):
@@ -242,7 +242,9 @@ def _tag_problems(path: Path, tags: Tags, document: Any, manifest: dict[str, Any
     verified = document.get("verified", {})
     for arch, status in verified.items() if isinstance(verified, dict) else ():
         if arch not in tags.cuda_arch or status not in STATUSES:
-            found.append(f"{TAGS} says of GPU {arch} {status!r}: no GPU of its cuda_arch, or no status.")
+            found.append(
+                f"{TAGS} says of GPU {arch} {status!r}: no GPU of its cuda_arch, or no status."
+            )
     place = _PLACE.fullmatch("/".join(path.absolute().parts[-3:]))
     if place:
         arch, accel, torch, major, minor = place.groups()
@@ -259,7 +261,9 @@ def _wheel_problems(file: Path, entry: dict[str, Any], tags: Tags) -> list[str]:
     if actual != entry.get("sha256"):
         found.append(f"it has sha256 {actual}, but {MANIFEST} says {entry.get('sha256')}.")
     if file.stat().st_size != entry.get("size"):
-        found.append(f"it has {file.stat().st_size} bytes, but {MANIFEST} says {entry.get('size')}.")
+        found.append(
+            f"it has {file.stat().st_size} bytes, but {MANIFEST} says {entry.get('size')}."
+        )
     parts = file.name[: -len(".whl")].split("-")
     if len(parts) not in (5, 6):
         return [*found, "that is no name of a wheel."]
@@ -289,7 +293,9 @@ def _wheel_problems(file: Path, entry: dict[str, Any], tags: Tags) -> list[str]:
 def _content_problems(archive: zipfile.ZipFile, name: str, version: str, tag: str) -> list[str]:
     """What METADATA and WHEEL inside say, against the file's name."""
     found = []
-    folder = next((n.split("/")[0] for n in archive.namelist() if n.endswith(".dist-info/WHEEL")), "")
+    folder = next(
+        (n.split("/")[0] for n in archive.namelist() if n.endswith(".dist-info/WHEEL")), ""
+    )
     parse = email.parser.Parser().parsestr
     metadata = parse(archive.read(f"{folder}/METADATA").decode("utf-8", "replace"))
     if (normalized(str(metadata["Name"])), metadata["Version"]) != (normalized(name), version):
@@ -320,7 +326,9 @@ def _local_version_problems(version: str, tags: Tags) -> list[str]:
     narrowed = [part for part in local.split(".") if re.fullmatch(r"sm\d+", part)]
     rest = [arch for arch in tags.cuda_arch if local_suffix([arch]) not in narrowed]
     if narrowed and rest:
-        found.append(f"it was narrowed to {' '.join(narrowed)}, but the tags say {' '.join(rest)} too.")
+        found.append(
+            f"it was narrowed to {' '.join(narrowed)}, but the tags say {' '.join(rest)} too."
+        )
     return found
 
 
@@ -334,7 +342,9 @@ def _gpu_problems(entry: dict[str, Any], tags: Tags) -> list[str]:
     plain = [normalize_arch(arch) for arch in asked]
     unasked = [arch for arch in tags.cuda_arch if asked and arch not in plain]
     if unasked:
-        found.append(f"it was compiled for {' '.join(asked)}, but the tags say {' '.join(unasked)} too.")
+        found.append(
+            f"it was compiled for {' '.join(asked)}, but the tags say {' '.join(unasked)} too."
+        )
     # flash-attn drops what it has no kernels for, and is not to be used there.
     floor = CAPABILITY_FLOORS.get(normalized(str(entry.get("name"))), "0.0")
     unserved = [
@@ -451,9 +461,12 @@ def _sbom_problems(path: Path, wheels: dict[str, dict[str, Any]]) -> list[str]:
     found = []
     for component in components:
         name = normalized(str(component.get("name")))
-        digests = [h.get("content") for h in _objects(component.get("hashes")) if h.get("alg") == "SHA-256"]
+        digests = [
+            h.get("content") for h in _objects(component.get("hashes")) if h.get("alg") == "SHA-256"
+        ]
         if name in known and (
-            component.get("version") != known[name][0] or (digests and known[name][1] not in digests)
+            component.get("version") != known[name][0]
+            or (digests and known[name][1] not in digests)
         ):
             found.append(f"sbom.cdx.json names another {name} than {MANIFEST}.")
     return found

@@ -24,7 +24,11 @@ def edit(path: Path, change: Callable[[Any], None]) -> None:
 def swap_wheel(folder: Path) -> None:
     """Other code under the same name: sums and manifest are those of before."""
     fake.write_wheel(
-        folder, "torch_scatter", "2.1.2+cu130.torch2.11.0", "cp312-cp312-" + fake.PLATFORM, {"x.py": ""}
+        folder,
+        "torch_scatter",
+        "2.1.2+cu130.torch2.11.0",
+        "cp312-cp312-" + fake.PLATFORM,
+        {"x.py": ""},
     )
 
 
@@ -94,11 +98,16 @@ def rename_wheel(folder: Path) -> None:
     """The platform tag of a file's name alone promises an older C library."""
     name = SCATTER.replace("2_28", "2_17")
     (folder / SCATTER).rename(folder / name)
-    for file in ("manifest.json", *(f"simple/torch-scatter/index.{kind}" for kind in ("html", "json"))):
+    for file in (
+        "manifest.json",
+        *(f"simple/torch-scatter/index.{kind}" for kind in ("html", "json")),
+    ):
         path = folder / file
         old, new = SCATTER, name
         path.write_text(
-            path.read_text().replace(old, new).replace(old.replace("+", "%2B"), new.replace("+", "%2B"))
+            path.read_text()
+            .replace(old, new)
+            .replace(old.replace("+", "%2B"), new.replace("+", "%2B"))
         )
     fake.write_sums(folder)
 
