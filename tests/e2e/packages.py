@@ -4,7 +4,7 @@
 
 Takes an hour or more where nothing is cached yet. Uses this machine's Pants caches, so that it goes on
 where an earlier run was stopped, and narrows to one GPU architecture. The wheels and their facts are
-in `dist/e2e` afterwards, for `gpu_check.py` on a machine with a GPU.
+in `dist/e2e` afterwards.
 """
 
 from __future__ import annotations
