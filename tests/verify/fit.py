@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -48,9 +49,11 @@ def select(summaries: Iterable[Summary], host: Host) -> Choice:
     return Choice(winners[0], (), fits) if len(winners) == 1 else Choice(None, winners, fits)
 
 
-def _rank(summary: Summary) -> tuple[tuple[int, ...], tuple[int, ...], str]:
+def _rank(summary: Summary) -> tuple[tuple[int, ...], ...]:
     cuda = cuda_version(summary.tags.accel) or "0"
-    return version_key(cuda), version_key(summary.tags.torch), summary.date or ""
+    # 2026.11.30, and 2026.11.30.1 for a second release of that day.
+    date = tuple(int(number) for number in re.findall(r"\d+", summary.date or ""))
+    return version_key(cuda), version_key(summary.tags.torch), date
 
 
 def fit(summary: Summary, host: Host) -> Fit:
@@ -77,7 +80,7 @@ def fit(summary: Summary, host: Host) -> Fit:
 
 def _glibc_reasons(summary: Summary, host: Host) -> list[str]:
     if summary.glibc is None:
-        return ["It does not say which glibc it needs: its manifest.json is incomplete."]
+        return []
     if host.glibc is None:
         return [
             f"It needs glibc {summary.glibc} or newer, and this system has another C library. Use "

@@ -144,10 +144,10 @@ def test_a_tree_on_a_server(
     tmp_path: Path, server: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tree = tmp_path / "tree"
-    house = cpu_house(tree / "2026.11.30")
-    publish(tree, house)
+    house = cpu_house(tree)
+    publish(tree, house, date="2026.11.30")
     code, found = run(capsys, "select", server, "--download", tmp_path / "got")
-    name = f"linux-amd64/cpu/torch2.11.0-cp{PYTHON.replace('.', '')}"
+    name = f"linux-amd64/cpu/torch2.11.0-cp{PYTHON.replace('.', '')}/2026.11.30"
     assert (code, found["wheelhouse"]["path"]) == (0, str(tmp_path / "got" / name))
     assert (tmp_path / "got" / name / "SHA256SUMS").is_file()
     assert not list((tmp_path / "got").rglob(".partial-*"))

@@ -3,7 +3,7 @@
 A tree on a server has `index.json` at its top, see docs/verify.md:
 
     {"schema": 1, "wheelhouses": [{"path": "...", "tags": {...}, "glibc": "2.28",
-                                   "date": "2026-11-30", "sha256sums": "..."}]}
+                                   "date": "2026.11.30", "sha256sums": "..."}]}
 """
 
 from __future__ import annotations
@@ -113,6 +113,8 @@ def fetch(summary: Summary, into: Path, say: Callable[[str], None] = lambda text
     It appears under its name only when it is complete. What is there already is checked alone.
     """
     target = into / summary.tags.name
+    if summary.date and is_inside(summary.date):
+        target = target / summary.date
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=target.parent))

@@ -26,7 +26,10 @@ TAG_KEYS = ("os", "arch", "accel", "torch", "python", "cuda_arch")
 STATUSES = ("built", "runs")
 
 _SUM = re.compile(r"([0-9a-f]{64}) [ *](.+)")
-_PLACE = re.compile(r"linux-([^/]+)/([^/]+)/torch([^/]+)-cp(\d)(\d+)")
+# `linux-amd64/cu130/torch2.11.0-cp312`, and `/2026.11.30` in an index.
+_PLACE = re.compile(
+    r"(?<![^/])linux-([^/]+)/([^/]+)/torch([^/]+)-cp(\d)(\d+)(?:/\d+(?:[.-]\d+)+)?$"
+)
 _GLIBC_TAG = re.compile(r"manylinux_(\d+)_(\d+)_(.+)")
 
 
@@ -54,7 +57,7 @@ class Tags:
 class Summary:
     """What is asked of a wheelhouse before it is chosen.
 
-    `glibc` is the oldest C library that its wheels accept, None if it does not say; `verified`
+    `glibc` is the oldest C library that its wheels accept, None if their tags name none; `verified`
     tells of a GPU capability whether it "runs" or was only "built"; `ptx_for` lists the
     capabilities that are served by PTX alone.
     """
@@ -245,7 +248,7 @@ def _tag_problems(path: Path, tags: Tags, document: Any, manifest: dict[str, Any
             found.append(
                 f"{TAGS} says of GPU {arch} {status!r}: no GPU of its cuda_arch, or no status."
             )
-    place = _PLACE.fullmatch("/".join(path.absolute().parts[-3:]))
+    place = _PLACE.search("/".join(path.absolute().parts[-4:]))
     if place:
         arch, accel, torch, major, minor = place.groups()
         own = (tags.arch, tags.accel, tags.torch, tags.python)
@@ -283,7 +286,7 @@ def _wheel_problems(file: Path, entry: dict[str, Any], tags: Tags) -> list[str]:
         one.endswith(f"_{MACHINES.get(tags.arch, tags.arch)}") for one in platform.split(".")
     ):
         found.append(f"it is for {platform}, but the tags say {tags.arch}.")
-    if entry.get("platform") not in (None, platform):
+    if entry.get("platform") not in (None, platform, *platform.split(".")):
         found.append(f"{MANIFEST} says that it is for {entry.get('platform')}.")
     found += _local_version_problems(version, tags)
     found += _gpu_problems(entry, tags)
@@ -352,7 +355,7 @@ def _gpu_problems(entry: dict[str, Any], tags: Tags) -> list[str]:
         for arch in tags.cuda_arch
         if version_key(arch) >= version_key(floor) and not runs_on(arch, cubins, ptx)
     ]
-    if unserved:
+    if unserved and (cubins or ptx):
         found.append(
             f"the tags say {' '.join(unserved)}, but it holds code for {' '.join([*cubins, *ptx])}."
         )

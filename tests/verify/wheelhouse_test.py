@@ -182,7 +182,7 @@ def test_a_wheelhouse_that_was_forged_throughout_has_other_sums(tmp_path: Path) 
     folder = fake.write_wheelhouse(tmp_path / "good")
     sums = fake.sha256(folder / "SHA256SUMS")
     assert wheelhouse.problems(folder, sums) == ()
-    forged = fake.write_wheelhouse(tmp_path / "forged", date="2030-01-01")
+    forged = fake.write_wheelhouse(tmp_path / "forged", date="2030.01.01")
     assert wheelhouse.problems(forged) == ()
     assert "was expected" in wheelhouse.problems(forged, sums)[0]
 
@@ -192,6 +192,8 @@ def test_a_folder_of_another_row(tmp_path: Path) -> None:
     moved = tmp_path / "linux-amd64/cu128/torch2.11.0-cp312"
     shutil.move(str(folder), moved)
     assert "it lies in linux-amd64/cu128/" in "\n".join(wheelhouse.problems(moved))
+    release = shutil.move(str(moved), tmp_path / "linux-amd64/cu126/torch2.11.0-cp312/2026.11.30")
+    assert "it lies in linux-amd64/cu126/" in "\n".join(wheelhouse.problems(Path(release)))
 
 
 def test_a_narrowed_wheel_serves_fewer_gpus_than_the_tags(tmp_path: Path) -> None:
@@ -206,7 +208,7 @@ def test_an_empty_folder_is_none(tmp_path: Path) -> None:
 
 
 def test_a_summary_says_who_is_served_by_ptx_alone(tmp_path: Path) -> None:
-    summary = wheelhouse.read_summary(fake.write_wheelhouse(tmp_path, date="2026-11-30"))
+    summary = wheelhouse.read_summary(fake.write_wheelhouse(tmp_path, date="2026.11.30"))
     assert summary.ptx_for == ("12.1",)
-    assert (summary.glibc, summary.date) == ("2.28", "2026-11-30")
+    assert (summary.glibc, summary.date) == ("2.28", "2026.11.30")
     assert summary.packages == ("spconv", "torch-scatter")
