@@ -8,7 +8,7 @@ import json
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 TAGS = {
     "os": "linux",
@@ -31,7 +31,7 @@ def write_wheel(
     name: str,
     version: str,
     tag: str,
-    files: Optional[dict[str, str]] = None,
+    files: dict[str, str] | None = None,
     requires: Iterable[str] = (),
 ) -> Path:
     """A wheel that pip installs: by default one module of its own name."""
@@ -108,10 +108,10 @@ def write_sums(folder: Path) -> None:
 
 def write_wheelhouse(
     root: Path,
-    tags: Optional[dict[str, str]] = None,
+    tags: dict[str, str] | None = None,
     local: str = LOCAL,
     python_tag: str = "cp312",
-    date: Optional[str] = None,
+    date: str | None = None,
 ) -> Path:
     """`root/linux-amd64/cu130/torch2.11.0-cp312` with two wheels, or another of the same kind."""
     tags = {**TAGS, **(tags or {})}

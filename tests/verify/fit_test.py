@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Optional
 
 import pytest
 
@@ -38,8 +37,8 @@ GB10 = Gpu("NVIDIA GB10", "12.1")
 
 def host(
     *gpus: Gpu,
-    branch: Optional[str] = "580",
-    glibc: Optional[str] = "2.39",
+    branch: str | None = "580",
+    glibc: str | None = "2.39",
     machine: str = "x86_64",
     python: str = "3.12",
     system: str = "Linux",
@@ -109,7 +108,7 @@ TREE = (A_CU126, A_CU128, A_CU130, B_CU126, B_CU130, A_CPU)
         pytest.param(host(Gpu("Tesla V100", None)), None, id="a-GPU-that-does-not-tell"),
     ],
 )
-def test_select(at: Host, chosen: Optional[Summary]) -> None:
+def test_select(at: Host, chosen: Summary | None) -> None:
     found = select(TREE, at)
     assert (found.chosen, found.tied) == (chosen, ())
     # Whatever is not taken was rejected with a reason, or is older than what is.
@@ -202,7 +201,7 @@ def test_nothing_to_say_where_it_ran() -> None:
         ),
     ],
 )
-def test_order(houses: "tuple[Summary, ...]", index: int) -> None:
+def test_order(houses: tuple[Summary, ...], index: int) -> None:
     assert select(houses, host(A100)).chosen == houses[index]
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from verify import stages
 from verify.environment import Environment, torch_facts
 from verify.fit import DISK_NEEDED_GB, Choice, fit, select
-from verify.host import Gpu, Host, read_host
+from verify.host import Gpu, read_host
 from verify.install import Origins, install_beside, install_venv
 from verify.report import (
     FAILED,

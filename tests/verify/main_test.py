@@ -18,7 +18,7 @@ from verify import host as host_module
 from verify import main as tool
 from verify.host import Gpu, Host, parse_cuda, parse_driver, parse_query
 
-PYTHON = "%d.%d" % sys.version_info[:2]
+PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 CPU = {"accel": "cpu", "cuda_arch": "", "python": PYTHON}
 TORCH = "__version__ = '2.11.0+cpu'\nclass version: cuda = None\n"
 TORCH += "class cuda: is_available = staticmethod(lambda: False)\n"
@@ -43,13 +43,13 @@ def links(folder: Path, *, other_torch: bool = False) -> Path:
     return folder
 
 
-def run(capsys: pytest.CaptureFixture[str], *argv: object) -> "tuple[int, dict[str, Any]]":
+def run(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, dict[str, Any]]:
     code = tool.main([*map(str, argv), "--json"])
     out = capsys.readouterr().out
     return code, json.loads(out) if out else {}
 
 
-def verdicts(document: "dict[str, Any]") -> "dict[str, str]":
+def verdicts(document: dict[str, Any]) -> dict[str, str]:
     return {stage["stage"]: stage["verdict"] for stage in document["stages"]}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Optional
 
 import pytest
 
@@ -35,7 +34,7 @@ def unpack(wheel: Path, into: Path) -> None:
 
 
 def environment(
-    folder: Path, packages: "dict[str, str]", capability: str = "(9, 0)", gpu: bool = True
+    folder: Path, packages: dict[str, str], capability: str = "(9, 0)", gpu: bool = True
 ) -> Environment:
     """This Python with a fake torch, and with a module of each package that runs the given code."""
     site, wheels = folder / "site", folder / "wheels"
@@ -46,7 +45,7 @@ def environment(
     return Environment(Path(sys.executable), site)
 
 
-def words(stage: stages.Stage) -> "dict[str, tuple[str, str]]":
+def words(stage: stages.Stage) -> dict[str, tuple[str, str]]:
     return {line.subject: (line.verdict, line.detail) for line in stage.lines}
 
 
@@ -121,7 +120,7 @@ def line(error: float, tolerance: float) -> str:
         pytest.param(None, "", "FAILED", id="hangs"),
     ],
 )
-def test_verdict(returncode: Optional[int], output: str, expected: str) -> None:
+def test_verdict(returncode: int | None, output: str, expected: str) -> None:
     found = stages.measured("p", "c", Ended(returncode, output), "1.0", "the results differ")
     assert found.verdict == expected
 
@@ -160,7 +159,7 @@ def test_the_table_for_documents() -> None:
     ],
 )
 def test_the_worst_of_several_results(
-    outcomes: "list[tuple[float, float]]", worst: "tuple[float, float]"
+    outcomes: list[tuple[float, float]], worst: tuple[float, float]
 ) -> None:
     assert checks._worst(checks.Outcome(*one) for one in outcomes) == checks.Outcome(*worst)
 

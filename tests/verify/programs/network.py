@@ -48,7 +48,7 @@ def build(parts: Parts) -> Any:
     torch = parts.torch
     nn = torch.nn
 
-    class Network(nn.Module):  # type: ignore[misc, name-defined]
+    class Network(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.stem = nn.Linear(6, WIDTH)
@@ -106,7 +106,8 @@ def cloud(torch: Any, device: str) -> tuple[Any, Any, Any, Any]:
     features = torch.cat([grid / side - 0.5, torch.randn(len(grid), 3) * 0.1], dim=1)
     _, cell = (grid // 4).unique(dim=0, return_inverse=True)
     target = (grid[:, 0] >= side // 2) * 2 + (grid[:, 1] >= side // 2)
-    return tuple(part.to(device) for part in (features, sites, cell, target))  # type: ignore[return-value]
+    features, sites, cell, target = (part.to(device) for part in (features, sites, cell, target))
+    return features, sites, cell, target
 
 
 def model(torch: Any, parts: Parts, device: str) -> dict[str, Any]:
