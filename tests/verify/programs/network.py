@@ -48,7 +48,7 @@ def build(parts: Parts) -> Any:
     torch = parts.torch
     nn = torch.nn
 
-    class Network(nn.Module):
+    class Network(nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.stem = nn.Linear(6, WIDTH)
