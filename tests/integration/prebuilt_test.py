@@ -18,7 +18,7 @@ import pytest
 
 from cuda_wheels.sandbox.wheel_testutil import ONCE, library, members_of, pack
 from cuda_wheels.tables.upstreams import PYG_INDEX, pyg_index
-from integration.checkout import FIXTURES, Checkout, Run
+from integration.checkout import FIXTURES, Checkout, Run, shared_cache
 
 VERSION = "1.0+cu130.torch2.11.0"
 OTHER_TORCH = "1.0+pt29cu130"
@@ -75,7 +75,8 @@ def address(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
-    with Checkout(tmp_path_factory.mktemp("prebuilt") / "checkout") as checkout:
+    root = tmp_path_factory.mktemp("prebuilt")
+    with Checkout(root / "checkout", shared_cache(root)) as checkout:
         yield checkout
 
 
