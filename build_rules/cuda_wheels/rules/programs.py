@@ -1,9 +1,9 @@
 """Runs the programs of `sandbox/` as plain processes of the Python 3.12 of an environment.
 
 A program gets one JSON file. Its input files are exactly the modules that it imports from this
-package, so that a change elsewhere leaves its cache key alone. What it needs from an index it
-reads from the session's settings file in the append-only cache, so that addresses and credentials
-are in no key either.
+package, so that a change elsewhere leaves its cache key alone. What it must know of indexes it reads
+from the session's settings (`rules/session_settings.py`), so that addresses and credentials are in
+no key either.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from pants.engine.process import Process, ProcessCacheScope
 from pants.engine.rules import Get, MultiGet, collect_rules, rule
 from pants.util.logging import LogLevel
 
+from cuda_wheels.rules.session_settings import SessionSettings
 from cuda_wheels.subsystem import CudaWheelsSubsystem
 
 PACKAGE = "cuda_wheels"
@@ -206,7 +207,9 @@ class ProgramProcess:
 
 
 @rule
-async def program_process(request: ProgramProcess, python: ProgramPython) -> Process:
+async def program_process(
+    request: ProgramProcess, python: ProgramPython, settings: SessionSettings
+) -> Process:
     document = {
         "cache": CACHE_DIR,
         **{name: TOOL_LOCKS[name] for name in request.locks},
@@ -238,7 +241,7 @@ async def program_process(request: ProgramProcess, python: ProgramPython) -> Pro
         env=dict(request.env),
         output_files=request.output_files,
         output_directories=request.output_directories,
-        append_only_caches={CACHE_NAME: CACHE_DIR},
+        append_only_caches={CACHE_NAME: CACHE_DIR, **settings.append_only_caches},
         timeout_seconds=request.timeout,
         concurrency_available=request.concurrency,
         cache_scope=request.cache_scope,

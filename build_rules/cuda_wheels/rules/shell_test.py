@@ -89,7 +89,8 @@ def test_a_shell_has_the_inputs_of_the_compile_step(rule_runner: RuleRunner) -> 
     assert process is not None
     assert process.argv[1:] == ("-m", "cuda_wheels.sandbox.shell", "request.json")
     assert dict(process.env) == {**PROGRAM_ENV, "TERM": "xterm-256color"}
-    assert dict(process.append_only_caches) == {"cuda_wheels": ".cuda_wheels"}
+    assert process.append_only_caches["cuda_wheels"] == ".cuda_wheels"
+    assert "cuda_wheels_settings" in process.append_only_caches
     contents = {
         file.path: file.content
         for file in rule_runner.request(DigestContents, [process.input_digest])

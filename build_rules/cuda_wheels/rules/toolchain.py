@@ -8,24 +8,20 @@ import os
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping
 
-from pants.backend.python.subsystems.repos import PythonRepos
 from pants.engine.env_vars import EnvironmentVars, EnvironmentVarsRequest
 from pants.engine.process import Process, ProcessCacheScope, ProcessResult
 from pants.engine.rules import Get, collect_rules, rule
-from pants.option.global_options import GlobalOptions
 from pants.util.frozendict import FrozenDict
 from pants.util.logging import LogLevel
 
 from cuda_wheels.rules.programs import PROGRAM_ENV, ProgramProcess
+from cuda_wheels.rules.session_settings import SessionSettings
 from cuda_wheels.subsystem import CudaWheelsSubsystem
 from cuda_wheels.tables.accelerators import cuda_version
 from cuda_wheels.tables.gcc import gcc_problem
 from cuda_wheels.tables.rows import Row
 from cuda_wheels.tables.system_headers import SYSTEM_HEADERS, missing_header
 from cuda_wheels.tables.torch import toolkit_version
-from cuda_wheels.tables.upstreams import torch_indexes
-
-PROXIES = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY")
 
 # torch 2.11.0 with CUDA 13.0's compiler took 4.8 GB unpacked; its downloads stay in uv's cache.
 ENVIRONMENT_GB = 8.0
@@ -146,21 +142,12 @@ def parse_probe(facts: Mapping[str, Any], cuda_home: str | None) -> ProbeResult:
 
 
 @rule(desc="Look at the toolchain", level=LogLevel.DEBUG)
-async def probe(
-    options: CudaWheelsSubsystem, repos: PythonRepos, global_options: GlobalOptions
-) -> ProbeResult:
-    environment = await Get(EnvironmentVars, EnvironmentVarsRequest(["PATH", *PROXIES]))
+async def probe(options: CudaWheelsSubsystem, settings: SessionSettings) -> ProbeResult:
+    environment = await Get(EnvironmentVars, EnvironmentVarsRequest(["PATH"]))
     request = ProgramProcess.create(
         "probe",
         {
-            "settings": {
-                "indexes": list(repos.indexes),
-                "find_links": list(repos.find_links),
-                "torch_indexes": torch_indexes(),
-                "ca_certs": global_options.ca_certs_path,
-                "proxies": {name: environment[name] for name in PROXIES if name in environment},
-                "source_mirrors": dict(options.source_mirrors),
-            },
+            "settings": json.loads(settings.content),
             "cuda_home": options.cuda_home,
             "compilers": {"gcc": options.c_compiler, "gxx": options.cxx_compiler},
             "headers": {name: header.content for name, header in SYSTEM_HEADERS.items()},

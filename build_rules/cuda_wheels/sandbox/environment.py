@@ -4,8 +4,8 @@ The bootstrap environment (uv and ccache) is made by `venv` and pip; all others 
 holds the lock's digest and the interpreter, so that a changed lock is another directory. One is
 made under a temporary name and renamed when complete, under a file lock: nobody sees half of one.
 
-Index addresses and credentials come from `settings.json` in the cache: they are in no cache key,
-and credentials are hidden in messages. A torch with a local version (`2.9.1+cu126`) is not on the
+Index addresses and credentials come from the session's settings: they are in no cache key, and
+credentials are hidden in messages. A torch with a local version (`2.9.1+cu126`) is not on the
 package index: where a lock pins one, the PyTorch index of that local version is asked as well.
 """
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import json
 import os
 import platform
 import re
@@ -27,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cuda_wheels.sandbox import session_settings
 from cuda_wheels.sandbox.mirrors import mirrored
 from cuda_wheels.sandbox.program import ProgramError, is_disk_full
 
@@ -122,14 +122,10 @@ class Settings:
 
 
 def load_settings(cache: Path) -> Settings:
-    """Read `settings.json` of the cache; without that file the tools' defaults hold."""
-    path = Path(cache) / "settings.json"
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    """The settings of the session; where there are none the tools' defaults hold."""
+    data = session_settings.read(cache)
+    if data is None:
         return Settings()
-    except (OSError, ValueError) as error:
-        raise ProgramError(f"The settings file {path} cannot be read: {error}.") from error
     return Settings(
         indexes=tuple(data.get("indexes") or ()),
         find_links=tuple(data.get("find_links") or ()),

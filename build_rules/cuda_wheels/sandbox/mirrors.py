@@ -1,30 +1,23 @@
 """Where the address of a source leads on this machine, by `[cuda-wheels].source_mirrors`.
 
-Like the addresses of indexes the mirrors come from `settings.json` in the cache. What is fetched is
-pinned by its content, so where it came from is in no cache key.
+Like the addresses of indexes the mirrors come from the session's settings. What is fetched is pinned
+by its content, so where it came from is in no cache key.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from cuda_wheels.sandbox.program import ProgramError
+from cuda_wheels.sandbox import session_settings
 
 OPTION = "[cuda-wheels].source_mirrors"
 
 
 def load(cache: Path) -> dict[str, str]:
-    """The mirrors of the settings file: beginning of an address -> what replaces it."""
-    path = Path(cache) / "settings.json"
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")).get("source_mirrors") or {})
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise ProgramError(f"The settings file {path} cannot be read: {error}.") from error
+    """The mirrors of the session: beginning of an address -> what replaces it."""
+    return dict((session_settings.read(cache) or {}).get("source_mirrors") or {})
 
 
 def mirrored(url: str, mirrors: Mapping[str, str]) -> str:

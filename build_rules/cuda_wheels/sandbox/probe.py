@@ -22,16 +22,17 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from cuda_wheels.sandbox import files, program
+from cuda_wheels.sandbox import files, program, session_settings
 
-SETTINGS_FILE = "settings.json"
 HASHES_FILE = "file-hashes.json"
 COMMAND_TIMEOUT_S = 5
+SETTINGS_KEPT_S = 30 * 24 * 3600
 
 # What turns source into objects besides the driver itself. A driver of the same bytes may call
 # another compiler (a distribution's update touches cc1plus and `as`, not always g++).
@@ -74,18 +75,34 @@ def _output(*argv: str) -> str | None:
 def save_settings(cache: Path, settings: Mapping[str, Any]) -> bool:
     """Store the settings for later programs; True if the file was (re)written.
 
-    The mode is 0600 because an index address may hold a user's password. Raises OSError where the
-    cache cannot be written.
+    The mode is 0600 because an index address may hold a user's password. The file's time says when
+    a session last used it. Raises OSError where the cache cannot be written.
     """
-    path = cache / SETTINGS_FILE
+    path = session_settings.path(cache)
     text = json.dumps(settings, indent=2, sort_keys=True) + "\n"
     try:
         if path.read_text(encoding="utf-8") == text and path.stat().st_mode & 0o777 == 0o600:
+            os.utime(path)
             return False
     except (OSError, UnicodeDecodeError):
         pass
     files.write_atomically(path, text, mode=0o600)
     return True
+
+
+def forget_settings(cache: Path) -> None:
+    """Remove the settings, passwords in them included, that no session has used for a month.
+
+    Sessions of an earlier release have theirs in `settings.json` in the cache.
+    """
+    path = session_settings.path(cache)
+    own = cache / session_settings.OWN_FILE
+    if path == own:
+        return
+    for other in (own, *path.parent.iterdir()):
+        with contextlib.suppress(OSError):
+            if other != path and time.time() - other.stat().st_mtime > SETTINGS_KEPT_S:
+                other.unlink()
 
 
 class FileHashes:
@@ -275,6 +292,7 @@ def main(request: dict) -> None:
     if request.get("settings") is not None:
         try:
             save_settings(Path(request["cache"]), request["settings"])
+            forget_settings(Path(request["cache"]))
         except OSError as error:
             raise program.ProgramError(
                 f"The cache directory cannot be written: {error}.\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_wheels.sandbox import probe
+from cuda_wheels.sandbox import probe, session_settings
 from cuda_wheels.sandbox.program import ProgramError
 from cuda_wheels.sandbox.testutil import script
 
@@ -46,6 +46,27 @@ def test_settings_that_others_can_read_are_written_again(tmp_path: Path) -> None
     (tmp_path / "settings.json").chmod(0o644)
     assert probe.save_settings(tmp_path, SETTINGS)
     assert (tmp_path / "settings.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_settings_that_no_session_uses_are_forgotten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, cache, links = tmp_path / "settings", tmp_path / "cache", tmp_path / "links"
+    for directory in (settings, cache, links):
+        directory.mkdir()
+    monkeypatch.setattr(session_settings, "LINKS", str(links))
+    (links / "mine").symlink_to(settings)
+    stale = (settings / "theirs.json", settings / ".theirs.json.half", cache / "settings.json")
+    for path in (settings / "mine.json", *stale, settings / "recent.json", cache / "other.json"):
+        path.write_text(json.dumps(SETTINGS))
+        path.chmod(0o600)
+        if path.name != "recent.json":
+            os.utime(path, (1, 1))
+    run(tmp_path, capsys, settings=SETTINGS)
+    assert sorted(p.name for p in settings.iterdir()) == ["mine.json", "recent.json"]
+    assert not (cache / "settings.json").exists() and (cache / "other.json").exists()
+    # It was used now, so it stays for another month.
+    assert (settings / "mine.json").stat().st_mtime > 1
 
 
 def test_without_settings_the_file_stays_away(
