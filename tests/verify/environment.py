@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verify.wheelhouse import normalized
+from cuda_wheels.audit.wheelhouse import normalized
 
 TIMEOUT_S = 600
 

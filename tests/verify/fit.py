@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from cuda_wheels.audit.wheelhouse import CAPABILITY_FLOORS, Summary
 from cuda_wheels.tables.accelerators import cuda_major, cuda_version, driver_floor, find_accelerator
-from verify.host import Host, version_key
-from verify.wheelhouse import CAPABILITY_FLOORS, Summary
+from cuda_wheels.tables.rows import version_key
+from verify.host import Host
 
 # Here spconv's implicit convolution ends in an illegal memory access; its algorithm Native does not.
 NATIVE_CAPABILITIES = ("10.3", "12.1")

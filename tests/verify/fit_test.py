@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from cuda_wheels.audit.wheelhouse import Summary, Tags
 from verify.fit import fit, select
 from verify.host import Gpu, Host
-from verify.wheelhouse import Summary, Tags
 
 # Driver -> the CUDA that its nvidia-smi names.
 DRIVERS = {

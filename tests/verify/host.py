@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cuda_wheels.tables.accelerators import MACHINES
+from cuda_wheels.tables.rows import version_key
 
 _TIMEOUT_S = 60
 
@@ -57,12 +58,6 @@ class Host:
         """The capability of each GPU, each once, in ascending order."""
         found = {gpu.capability for gpu in self.gpus if gpu.capability}
         return tuple(sorted(found, key=version_key))
-
-
-def version_key(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version, to compare; 13 and 13.0 are the same."""
-    parts = [int(part) for part in re.findall(r"\d+", version.split("+")[0])]
-    return (*parts, 0, 0, 0)[:3]
 
 
 def read_host(python: Path, at: Path) -> Host:

@@ -6,11 +6,11 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from cuda_wheels.audit.wheelhouse import REQUIREMENTS, Tags, normalized, problems, read_summary
 from cuda_wheels.tables.accelerators import find_accelerator
 from cuda_wheels.tables.upstreams import torch_index
 from verify.environment import Environment, installed, run
 from verify.report import FAILED, PASSED, WARNING, Line, Stage
-from verify.wheelhouse import REQUIREMENTS, Tags, normalized, problems, read_summary
 
 TIMEOUT_S = 3600
 _PIP = ["-m", "pip", "install", "--disable-pip-version-check", "--no-input"]

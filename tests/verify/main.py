@@ -18,6 +18,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from cuda_wheels.audit.wheelhouse import TAGS, Summary, WheelhouseError, read_summary
 from verify import stages
 from verify.environment import Environment, torch_facts
 from verify.fit import DISK_NEEDED_GB, Choice, fit, select
@@ -35,7 +36,6 @@ from verify.report import (
     stage_text,
 )
 from verify.sources import fetch, find, is_address
-from verify.wheelhouse import TAGS, Summary, WheelhouseError, read_summary
 
 SUCCESS, FAILURE, USAGE, UNCHECKED, TIE = 0, 1, 2, 3, 4
 

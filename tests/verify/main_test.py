@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from verify import fake_wheelhouse as fake
+from cuda_wheels.audit import fake_wheelhouse as fake
 from verify import host as host_module
 from verify import main as tool
 from verify.host import Gpu, Host, parse_cuda, parse_driver, parse_query

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
 
-from verify.wheelhouse import (
+from cuda_wheels.audit.wheelhouse import (
     MANIFEST,
     SUMS,
     TAGS,

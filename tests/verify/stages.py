@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from cuda_wheels.audit.wheelhouse import CAPABILITY_FLOORS, Summary, problems
+from cuda_wheels.tables.rows import version_key
 from verify.environment import Ended, Environment, installed, run, run_program, torch_facts
 from verify.fit import NATIVE_CAPABILITIES, Fit
-from verify.host import Host, version_key
+from verify.host import Host
 from verify.programs import checks, network
 from verify.report import FAILED, NOT_RUN, PASSED, WARNING, Line, Stage
-from verify.wheelhouse import CAPABILITY_FLOORS, Summary, problems
 
 # Distribution -> the module whose import loads its libraries.
 MODULES: dict[str, str] = {

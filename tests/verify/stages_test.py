@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from verify import fake_wheelhouse as fake
+from cuda_wheels.audit import fake_wheelhouse as fake
 from verify import stages
 from verify.environment import Ended, Environment
 from verify.programs import checks

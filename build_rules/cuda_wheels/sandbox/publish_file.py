@@ -11,23 +11,26 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cuda_wheels.audit.wheelhouse import MANIFEST, SUMS, TAGS, sha256
 from cuda_wheels.sandbox import program
-from cuda_wheels.sandbox.program import ProgramError
+from cuda_wheels.sandbox.release import (
+    free_name,
+    identity,
+    replace,
+    require_honest,
+    stamp,
+    today,
+)
 
-MANIFEST = "manifest.json"
-TAGS = "tags.json"
-SUMS = "SHA256SUMS"
 INDEX = "index.json"
 SCHEMA = 1
 _STAGING = ".staging-"
@@ -42,7 +45,7 @@ def main(request: dict[str, Any]) -> None:
             Path(request["house"]),
             Path(request["index"]),
             request["row"],
-            date=request.get("date") or f"{datetime.now(UTC):%Y.%m.%d}",
+            date=request.get("date") or today(),
             dry_run=bool(request.get("dry_run")),
         )
     )
@@ -50,29 +53,21 @@ def main(request: dict[str, Any]) -> None:
 
 def publish(house: Path, index: Path, row: str, *, date: str, dry_run: bool = False) -> str:
     """Add the release; returns a sentence about it."""
-    problems = faults(house)
-    if not re.fullmatch(r"\d{4}\.\d{2}\.\d{2}", date):
-        problems = (*problems, f"the date {date!r} is not written like 2026.11.30")
-    if problems:
-        raise ProgramError(
-            f"{row} was not published to {index}:\n"
-            + "\n".join(f"* {problem}." for problem in problems)
-            + "\nPackage the wheelhouse again and publish that."
-        )
+    require_honest(house, row, date, str(index))
     content = identity(house)
     if dry_run:
         there = released(index, row).get(content)
         return (
             f"{row} is in {index} as {there}: nothing would be done."
             if there
-            else f"{row} would be added to {index} as {free_name(index / row, date)}."
+            else f"{row} would be added to {index} as {free_name(date, names(index / row))}."
         )
     index.mkdir(parents=True, exist_ok=True)
     with staged(index) as staging:
         shutil.copytree(house, staging / "release")
         with locked(index):
             there = released(index, row).get(content)
-            name = there or free_name(index / row, date)
+            name = there or free_name(date, names(index / row))
             if not there:
                 stamp(staging / "release", name)
                 flush(staging / "release")
@@ -80,75 +75,6 @@ def publish(house: Path, index: Path, row: str, *, date: str, dry_run: bool = Fa
                 os.rename(staging / "release", index / row / name)
             write_index(index)
     return f"{row} {'was in' if there else 'was added to'} {index} {'already ' if there else ''}as {name}."
-
-
-# --- what is published -------------------------------------------------------------------------
-
-
-def faults(house: Path) -> tuple[str, ...]:
-    """Why a folder is no whole and honest wheelhouse, a clause a fault."""
-    try:
-        manifest = json.loads((house / MANIFEST).read_text())
-        tags = json.loads((house / TAGS).read_text())
-        sums = read_sums(house)
-        wheels = {wheel["file"]: wheel["sha256"] for wheel in manifest["wheels"]}
-        named = {key: tags.get(key) for key in manifest["tags"]}
-        failed = [one["package"] for one in manifest["failed"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        return (f"{house} is no wheelhouse: {error}",)
-    found = {
-        str(path.relative_to(house)): path
-        for path in house.rglob("*")
-        if path.is_file() and path != house / SUMS
-    }
-    problems = [f"{name} is in {SUMS} but not there" for name in sorted(set(sums) - set(found))]
-    problems += [f"{name} is not in {SUMS}" for name in sorted(set(found) - set(sums))]
-    for name in sorted(set(found) & set(sums)):
-        digest = sha256(found[name])
-        if digest != sums[name]:
-            problems.append(f"{name} has the sha256 {digest}, but {SUMS} says {sums[name]}")
-        if name.endswith(".whl") and wheels.get(name) != digest:
-            problems.append(f"{name} is not what {MANIFEST} says of it")
-    problems += [
-        f"{name} is in {MANIFEST} but not there" for name in sorted(set(wheels) - set(found))
-    ]
-    if named != manifest["tags"]:
-        problems.append(f"{TAGS} has other tags than {MANIFEST}")
-    if failed:
-        problems.append(f"it is incomplete, {', '.join(failed)} failed")
-    return tuple(problems)
-
-
-def read_sums(house: Path) -> dict[str, str]:
-    """Path -> sha256, of SHA256SUMS."""
-    lines = (house / SUMS).read_text().splitlines()
-    return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
-
-
-def identity(house: Path) -> str:
-    """What tells two wheelhouses of a row apart: their files, whatever their dates."""
-    sums = read_sums(house)
-    manifest = json.loads((house / MANIFEST).read_text())
-    manifest.pop("date", None)
-    sums[MANIFEST] = json.dumps(manifest, sort_keys=True)
-    return hashlib.sha256(json.dumps(sums, sort_keys=True).encode()).hexdigest()
-
-
-def stamp(release: Path, date: str) -> None:
-    """Put the release's date into its manifest, and the manifest's hash into SHA256SUMS."""
-    manifest = json.loads((release / MANIFEST).read_text())
-    manifest["date"] = date
-    text = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-    sums = read_sums(release)
-    replace(release / MANIFEST, text)
-    sums[MANIFEST] = hashlib.sha256(text.encode()).hexdigest()
-    replace(release / SUMS, "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)))
-
-
-def sha256(path: Path) -> str:
-    """Of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # --- the tree ----------------------------------------------------------------------------------
@@ -168,13 +94,9 @@ def released(index: Path, row: str) -> dict[str, str]:
     return {identity(path): path.name for path in releases(index / row)}
 
 
-def free_name(row: Path, date: str) -> str:
-    """The date, or the date and a number where other content has it already."""
-    name, number = date, 0
-    while (row / name).exists():
-        number += 1
-        name = f"{date}.{number}"
-    return name
+def names(row: Path) -> list[str]:
+    """What no release of the row can be called any more."""
+    return [path.name for path in row.glob("*")]
 
 
 def write_index(index: Path) -> None:
@@ -193,22 +115,6 @@ def write_index(index: Path) -> None:
     ]
     document = {"schema": SCHEMA, "wheelhouses": wheelhouses}
     replace(index / INDEX, json.dumps(document, indent=1, sort_keys=True) + "\n")
-
-
-def replace(path: Path, text: str) -> None:
-    """Write a file that is seen whole or as it was."""
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=".new-", delete=False, encoding="utf-8"
-    ) as file:
-        try:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-            os.fchmod(file.fileno(), 0o644)
-            os.rename(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
 
 
 def flush(folder: Path) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import multiprocessing
 import os
@@ -13,40 +12,23 @@ from typing import Any
 
 import pytest
 
+from cuda_wheels.audit import fake_wheelhouse as fake
+from cuda_wheels.audit.fake_lies import LIES, add_wheel, swap_wheel
 from cuda_wheels.sandbox import publish_file
 from cuda_wheels.sandbox.program import ProgramError
 from cuda_wheels.sandbox.wheel_testutil import refusal_of
 
 ROW = "linux-amd64/cu130/torch2.11.0-cp312"
-TAGS = {"os": "linux", "arch": "amd64", "accel": "cu130", "cuda_arch": "9.0"}
 
 
 def house(folder: Path, content: str = "x", **changes: Any) -> Path:
-    """A small wheelhouse, whole and honest."""
-    folder.mkdir(parents=True)
-    (folder / "a-1-py3-none-any.whl").write_text(content)
-    wheel = {
-        "file": "a-1-py3-none-any.whl",
-        "sha256": hashlib.sha256(content.encode()).hexdigest(),
-    }
-    manifest = {"tags": TAGS, "glibc": "2.28", "wheels": [wheel], "failed": [], **changes}
-    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
-    (folder / "tags.json").write_text(json.dumps({**TAGS, "verified": {}}))
-    (folder / "simple").mkdir()
-    (folder / "simple/index.html").write_text("page")
-    seal(folder)
-    return folder
-
-
-def seal(folder: Path) -> None:
-    """Write SHA256SUMS."""
-    names = sorted(
-        str(path.relative_to(folder))
-        for path in folder.rglob("*")
-        if path.is_file() and path.name != "SHA256SUMS"
-    )
-    lines = (f"{publish_file.sha256(folder / name)}  {name}\n" for name in names)
-    (folder / "SHA256SUMS").write_text("".join(lines))
+    """A small wheelhouse, whole and honest, whose wheels hold `content`."""
+    made = fake.write_wheelhouse(folder, content=content)
+    if changes:
+        path = made / "manifest.json"
+        fake.write_json(path, {**json.loads(path.read_text()), **changes})
+        fake.write_sums(made)
+    return made
 
 
 def publish(folder: Path, index: Path, date: str = "2026.11.30", **more: Any) -> str:
@@ -75,15 +57,16 @@ def test_a_release_is_added_and_whole(tmp_path: Path) -> None:
     subprocess.run(["sha256sum", "-c", "--strict", "SHA256SUMS"], cwd=release, check=True)
     assert json.loads((release / "manifest.json").read_text())["date"] == "2026.11.30"
     (entry,) = json.loads((index / "index.json").read_text())["wheelhouses"]
-    assert (entry["glibc"], entry["tags"]["cuda_arch"]) == ("2.28", "9.0")
+    assert (entry["glibc"], entry["tags"]["cuda_arch"]) == ("2.28", "8.0 9.0 12.1")
     assert entry["sha256sums"] == publish_file.sha256(release / "SHA256SUMS")
 
 
 def test_the_same_again_is_nothing(tmp_path: Path) -> None:
     index = tmp_path / "index"
-    publish(house(tmp_path / "h"), index)
+    folder = house(tmp_path / "h")
+    publish(folder, index)
     before = tree(index)
-    assert "already as 2026.11.30" in publish(tmp_path / "h", index, date="2026.12.01")
+    assert "already as 2026.11.30" in publish(folder, index, date="2026.12.01")
     assert tree(index) == before
 
 
@@ -101,63 +84,32 @@ def test_other_content_never_replaces_a_release(tmp_path: Path) -> None:
 
 def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     index = tmp_path / "index"
-    text = publish(house(tmp_path / "h"), index, dry_run=True)
+    folder = house(tmp_path / "h")
+    text = publish(folder, index, dry_run=True)
     assert "would be added" in text and "2026.11.30" in text
     assert not index.exists()
-    publish(tmp_path / "h", index)
-    assert "nothing would be done" in publish(tmp_path / "h", index, dry_run=True)
+    publish(folder, index)
+    assert "nothing would be done" in publish(folder, index, dry_run=True)
 
 
-def _swap(folder: Path) -> None:
-    (folder / "a-1-py3-none-any.whl").write_text("other")
-
-
-def _swap_and_seal(folder: Path) -> None:
-    _swap(folder)
-    seal(folder)
-
-
-def _widen(folder: Path) -> None:
-    (folder / "tags.json").write_text(json.dumps({**TAGS, "cuda_arch": "9.0 12.0"}))
-    seal(folder)
-
-
-def _edit(folder: Path) -> None:
-    path = folder / "manifest.json"
-    path.write_text(path.read_text().replace("2.28", "2.17"))
-
-
-def _add(folder: Path) -> None:
-    (folder / "b-1-py3-none-any.whl").write_text("b")
-
-
-def _remove(folder: Path) -> None:
-    (folder / "a-1-py3-none-any.whl").unlink()
-    seal(folder)
-
-
-@pytest.mark.parametrize(
-    ("lie", "words"),
-    [
-        (_swap, "a-1-py3-none-any.whl has the sha256"),
-        (_swap_and_seal, "not what manifest.json says"),
-        (_widen, "tags.json has other tags"),
-        (_edit, "manifest.json has the sha256"),
-        (_add, "b-1-py3-none-any.whl is not in SHA256SUMS"),
-        (_remove, "in manifest.json but not there"),
-    ],
-)
+@pytest.mark.parametrize(("lie", "finding"), LIES, ids=[lie.__name__ for lie, _ in LIES])
 def test_a_wheelhouse_that_lies_is_refused(
-    tmp_path: Path, lie: Callable[[Path], None], words: str
+    tmp_path: Path, lie: Callable[[Path], None], finding: str
 ) -> None:
     good = house(tmp_path / "good")
-    bad = tmp_path / "bad"
+    bad = tmp_path / "bad" / ROW
     shutil.copytree(good, bad)
     lie(bad)
-    with pytest.raises(ProgramError, match=words):
+    with pytest.raises(ProgramError) as caught:
         publish(bad, tmp_path / "index")
+    assert finding in str(caught.value)
     assert not (tmp_path / "index").exists()
     publish(good, tmp_path / "index")
+
+
+def test_a_wheelhouse_of_another_row_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="its tags are those of linux-amd64/cu128/"):
+        publish(fake.write_wheelhouse(tmp_path, {"accel": "cu128"}, "x"), tmp_path / "index")
 
 
 def test_an_incomplete_one_is_refused(tmp_path: Path) -> None:
@@ -168,11 +120,13 @@ def test_an_incomplete_one_is_refused(tmp_path: Path) -> None:
 
 def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     folder = house(tmp_path / "h")
-    _swap(folder)
-    _add(folder)
+    swap_wheel(folder)
+    add_wheel(folder)
     with pytest.raises(ProgramError) as caught:
         publish(folder, tmp_path / "index", date="today")
-    assert len([line for line in str(caught.value).splitlines() if line.startswith("*")]) == 4
+    text = str(caught.value)
+    for words in ("but manifest.json says", "not in manifest.json", "The date 'today'"):
+        assert words in text
 
 
 def test_a_killed_publisher_leaves_nothing_that_the_next_keeps(tmp_path: Path) -> None:
@@ -218,10 +172,8 @@ def test_publishers_at_once_lose_nothing(tmp_path: Path) -> None:
         worker.join()
         assert worker.exitcode == 0
     assert len(listed(index)) == len(houses)
-    contents = {
-        (path / "a-1-py3-none-any.whl").read_text() for path in publish_file.releases(index / ROW)
-    }
-    assert contents == {"0", "1", "2", "3"}
+    published = {path.read_bytes() for path in index.glob(f"{ROW}/*/spconv-*.whl")}
+    assert published == {next(one.glob("spconv-*.whl")).read_bytes() for one in houses}
 
 
 def test_the_program_names_what_its_request_lacks(tmp_path: Path) -> None:

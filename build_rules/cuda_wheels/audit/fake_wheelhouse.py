@@ -112,8 +112,12 @@ def write_wheelhouse(
     local: str = LOCAL,
     python_tag: str = "cp312",
     date: str | None = None,
+    content: str | None = None,
 ) -> Path:
-    """`root/linux-amd64/cu130/torch2.11.0-cp312` with two wheels, or another of the same kind."""
+    """`root/linux-amd64/cu130/torch2.11.0-cp312` with two wheels, or another of the same kind.
+
+    `content` is that of the wheels' modules.
+    """
     tags = {**TAGS, **(tags or {})}
     folder = (
         root
@@ -130,7 +134,13 @@ def write_wheelhouse(
         "ptx": ["compute_120"],
     }
     wheels = [
-        write_wheel(folder, name, f"{version}+{local}", f"{tag}-{platform}")
+        write_wheel(
+            folder,
+            name,
+            f"{version}+{local}",
+            f"{tag}-{platform}",
+            {f"{name}.py": f"content = {content!r}\n"} if content else None,
+        )
         for name, version in (("spconv", "2.3.8"), ("torch_scatter", "2.1.2"))
     ]
     entries = [entry(wheel, gpu_archs=archs) for wheel in wheels]

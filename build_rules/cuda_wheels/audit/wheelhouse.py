@@ -16,7 +16,7 @@ from typing import Any
 
 from cuda_wheels.tables.accelerators import MACHINES, find_accelerator
 from cuda_wheels.tables.gpu_archs import local_suffix, normalize_arch, runs_on
-from verify.host import version_key
+from cuda_wheels.tables.rows import version_key
 
 SUMS = "SHA256SUMS"
 MANIFEST = "manifest.json"
