@@ -9,7 +9,6 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from pants.core.util_rules.environments import EnvironmentTarget, LocalEnvironmentTarget
 from pants.engine.fs import (
     EMPTY_DIGEST,
     AddPrefix,
@@ -27,6 +26,7 @@ from pants.option.global_options import GlobalOptions
 from pants.util.logging import LogLevel
 
 from cuda_wheels.rules.build_env import BuildEnvLock
+from cuda_wheels.rules.place import Place
 from cuda_wheels.rules.programs import CACHE_NAME, ProgramProcess
 from cuda_wheels.rules.spec import WheelSpec
 from cuda_wheels.rules.stage import StageFailure, program_failure
@@ -113,9 +113,9 @@ def log_name(spec: WheelSpec, document: dict[str, Any], tree: Digest) -> str:
     return f"{spec.distribution}-{spec.version}-{spec.row.variant}-{digest}.log"
 
 
-def _tell_log(description: str, log: str, options: GlobalOptions, place: EnvironmentTarget) -> None:
+def _tell_log(description: str, log: str, options: GlobalOptions, place: Place) -> None:
     """Say where the log of a compile step grows, where the user can reach it."""
-    if place.val is None or isinstance(place.val, LocalEnvironmentTarget):
+    if place.is_local:
         path = os.path.join(options.named_caches_dir, CACHE_NAME, "logs", log)
         logger.info(f"Unless {description} is cached, its log grows here: tail -f {path}")
 
@@ -131,11 +131,11 @@ async def compile_inputs(request: CompileRequest) -> CompileInputs:
 
 @rule(desc="Compile a CUDA wheel", level=LogLevel.DEBUG)
 async def compile_wheel(
-    request: CompileRequest, options: GlobalOptions, environment: EnvironmentTarget
+    request: CompileRequest, options: GlobalOptions, place: Place
 ) -> CompiledWheel:
     spec = request.spec
     inputs = await Get(CompileInputs, CompileRequest, request)
-    _tell_log(spec.description, inputs.log, options, environment)
+    _tell_log(spec.description, inputs.log, options, place)
     result = await Get(
         FallibleProcessResult,
         ProgramProcess,

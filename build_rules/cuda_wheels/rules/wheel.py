@@ -11,8 +11,6 @@ from pants.core.goals.package import BuiltPackage, BuiltPackageArtifact, Package
 from pants.core.util_rules.environments import (
     EnvironmentNameRequest,
     EnvironmentsSubsystem,
-    EnvironmentTarget,
-    LocalEnvironmentTarget,
 )
 from pants.engine.addresses import Address
 from pants.engine.environment import EnvironmentName
@@ -34,6 +32,7 @@ from pants.util.logging import LogLevel
 from cuda_wheels.rules.build_env import BuildEnvLock, BuildEnvLockRequest, lock_problem
 from cuda_wheels.rules.compile import CompiledWheel, CompileRequest, compile_env
 from cuda_wheels.rules.inspect import InspectedWheel, InspectRequest
+from cuda_wheels.rules.place import Place
 from cuda_wheels.rules.prebuilt import StandIn, StandInRequest
 from cuda_wheels.rules.repair import RepairedWheel, RepairRequest
 from cuda_wheels.rules.source import PatchedTreeRequest
@@ -280,11 +279,6 @@ def target_document(spec: WheelSpec) -> dict[str, Any]:
     }
 
 
-def _is_local(place: EnvironmentTarget) -> bool:
-    """Whether the compilers are those of this machine, and not of an image or a cluster."""
-    return place.val is None or isinstance(place.val, LocalEnvironmentTarget)
-
-
 def _lock_problems(lock: BuildEnvLock, checked: CheckedSpec) -> tuple[str, ...]:
     """A missing lock, unless the row itself is wrong: then it needs none."""
     if lock.digest != EMPTY_DIGEST or checked.problems:
@@ -308,9 +302,7 @@ async def prepare_compile(build: CheckedBuild) -> FallibleCompileRequest:
 
 
 @rule
-async def build_checked_wheel(
-    build: CheckedBuild, environment: EnvironmentTarget
-) -> FallibleCudaWheel:
+async def build_checked_wheel(build: CheckedBuild, place: Place) -> FallibleCudaWheel:
     spec = build.spec
     prepared = await Get(FallibleCompileRequest, CheckedBuild, build)
     if prepared.request is None:
@@ -338,7 +330,7 @@ async def build_checked_wheel(
                         "lock_sha256": build.lock.sha256,
                         "toolchain": {
                             "identity": build.host.toolchain_identity,
-                            "local": _is_local(environment),
+                            "local": place.is_local,
                         },
                         "env": compile_env(spec),
                         **build.stand_in.document(spec),
