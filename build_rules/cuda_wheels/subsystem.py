@@ -39,7 +39,9 @@ class CudaWheelsSubsystem(Subsystem):
             The platform tag that wheels are repaired to: a manylinux policy such as
             `manylinux_2_28`, or `auto` for the oldest one that the compiled code allows.
 
-            With `auto` the tag depends on the host's compiler and C library.
+            With `auto` the tag depends on the host's compiler and C library. Where a wheel is
+            compiled in a toolchain image, and this is not set, it is the policy that the image
+            declares.
             """),
     )
     local_version = BoolOption(

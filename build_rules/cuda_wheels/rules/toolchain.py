@@ -46,6 +46,7 @@ class Host:
     git: str | None
     cuda_home: CudaHome | None
     headers: FrozenDict[str, str] = FrozenDict()
+    image: ToolchainImage | None = None
 
     @property
     def toolchain_identity(self) -> str:
@@ -76,6 +77,22 @@ class CudaHome:
     path: str
     nvcc_version: str
     sha256: str
+
+
+@dataclass(frozen=True)
+class ToolchainImage:
+    """What a toolchain image says of itself; its compilers are those of `Host`.
+
+    `name` has the tag that stands for all it is made of. `platform_policy` is the manylinux policy
+    that its C library allows; None for an image whose wheels are for its own system.
+    """
+
+    name: str
+    base: str
+    arch: str
+    accel: str
+    platform_policy: str | None
+    cuda_home: str | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +129,9 @@ def parse_probe(facts: Mapping[str, Any], cuda_home: str | None) -> ProbeResult:
         return Compiler(found["path"], found["version"], found["sha256"]) if found else None
 
     home = facts["cuda_home"]
+    image = facts.get("image")
+    if image:
+        cuda_home = image["cuda_home"]
     return ProbeResult(
         host=Host(
             machine=facts["machine"],
@@ -123,11 +143,21 @@ def parse_probe(facts: Mapping[str, Any], cuda_home: str | None) -> ProbeResult:
             gxx=compiler("gxx"),
             git=facts["git"]["path"] if facts["git"] else None,
             cuda_home=(
-                CudaHome(cuda_home, home["nvcc_version"], home["sha256"])
-                if home and cuda_home
-                else None
+                CudaHome(home["path"], home["nvcc_version"], home["sha256"]) if home else None
             ),
             headers=FrozenDict(facts["headers"]),
+            image=(
+                ToolchainImage(
+                    name=image["name"],
+                    base=image["base"],
+                    arch=image["arch"],
+                    accel=image["accel"],
+                    platform_policy=image["platform_policy"],
+                    cuda_home=image["cuda_home"],
+                )
+                if image
+                else None
+            ),
         ),
         surroundings=Surroundings(
             disk_free_gb=float(facts["disk_free_gb"]),
@@ -170,6 +200,18 @@ async def host_of(found: ProbeResult) -> Host:
 @rule
 async def surroundings_of(found: ProbeResult) -> Surroundings:
     return found.surroundings
+
+
+def image_problems(host: Host, row: Row) -> tuple[str, ...]:
+    """A sentence if the toolchain image that wheels are compiled in is for other rows."""
+    image = host.image
+    if image is None or (image.arch, image.accel) == (row.arch, row.accel):
+        return ()
+    return (
+        f"The target is for {row.arch} and {row.accel}, but the image of its environment, "
+        f"{image.name}, is for {image.arch} and {image.accel}. Have the `environment` of the target "
+        f"name the one of its row, `{row.arch}-{row.accel}`.",
+    )
 
 
 def host_problems(host: Host, row: Row) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from cuda_wheels.rules.toolchain import (
     disk_problems,
     header_problems,
     host_problems,
+    image_problems,
     parse_probe,
 )
 from cuda_wheels.tables.rows import Row
@@ -155,7 +156,7 @@ def test_absent_tools_are_none() -> None:
 
 
 def test_a_named_toolkit_that_is_not_there_is_no_silent_fallback() -> None:
-    home = {"nvcc_version": "13.0.88", "sha256": "cc"}
+    home = {"path": "/opt/cuda", "nvcc_version": "13.0.88", "sha256": "cc"}
     missing = parse_probe(_probe_document(), "/nowhere").surroundings
     (problem,) = cuda_home_problems(missing)
     assert "'/nowhere'" in problem and "/nowhere/bin/nvcc" in problem
@@ -167,3 +168,48 @@ def test_a_named_toolkit_that_is_not_there_is_no_silent_fallback() -> None:
 def test_a_relative_toolkit_is_said_to_be_one() -> None:
     (problem,) = cuda_home_problems(parse_probe(_probe_document(), "cuda").surroundings)
     assert "not absolute" in problem
+
+
+IMAGE = {
+    "name": "cuda-wheels/amd64-cu130:0123456789abcdef",
+    "base": "nvidia/cuda:13.0.3-devel-rockylinux8@sha256:" + "ab" * 32,
+    "arch": "amd64",
+    "accel": "cu130",
+    "platform_policy": "manylinux_2_28",
+    "gcc": "/opt/rh/gcc-toolset-13/root/usr/bin/gcc",
+    "gxx": "/opt/rh/gcc-toolset-13/root/usr/bin/g++",
+    "cuda_home": "/usr/local/cuda",
+    "ca_certs": None,
+}
+
+
+def test_an_image_s_toolkit_is_taken_and_the_option_is_not() -> None:
+    home = {"path": "/usr/local/cuda", "nvcc_version": "13.0.88", "sha256": "cc"}
+    found = parse_probe(_probe_document(image=IMAGE, cuda_home=home), "/opt/of/the/user")
+    assert found.host.cuda_home == CudaHome("/usr/local/cuda", "13.0.88", "cc")
+    assert found.host.image is not None
+    assert found.host.image.platform_policy == "manylinux_2_28"
+    assert cuda_home_problems(found.surroundings) == ()
+
+
+def test_an_image_whose_toolkit_is_not_there_is_reported() -> None:
+    found = parse_probe(_probe_document(image=IMAGE), None)
+    (problem,) = cuda_home_problems(found.surroundings)
+    assert "/usr/local/cuda" in problem
+
+
+@pytest.mark.parametrize(
+    ("row", "wrong"),
+    [
+        (ROW, False),
+        (Row("amd64", "cu128", "2.9.1", "3.12", ("9.0",)), True),
+        (Row("arm64", "cu130", "2.11.0", "3.12", ("9.0",)), True),
+    ],
+)
+def test_an_image_is_for_one_arch_and_accelerator(row: Row, wrong: bool) -> None:
+    host = parse_probe(_probe_document(image={**IMAGE, "cuda_home": None}), None).host
+    problems = image_problems(host, row)
+    assert bool(problems) is wrong
+    if wrong:
+        assert IMAGE["name"] in problems[0] and f"`{row.arch}-{row.accel}`" in problems[0]
+    assert image_problems(HOST, row) == ()

@@ -51,7 +51,10 @@ from cuda_wheels.rules.toolchain import (
     disk_problems,
     header_problems,
     host_problems,
+    image_problems,
 )
+from cuda_wheels.subsystem import CudaWheelsSubsystem
+from cuda_wheels.tables.glibc import platform_tag
 
 # The platform that a wheel of each `arch` is compiled on.
 PLATFORMS = {"amd64": Platform.linux_x86_64, "arm64": Platform.linux_arm64}
@@ -207,7 +210,9 @@ async def build_wheel(request: CudaWheelRequest, platform: Platform) -> Fallible
 
 
 @rule
-async def check_build(request: CudaWheelRequest, platform: Platform) -> FallibleCheckedBuild:
+async def check_build(
+    request: CudaWheelRequest, platform: Platform, options: CudaWheelsSubsystem
+) -> FallibleCheckedBuild:
     checked = await Get(CheckedSpec, CudaWheelRequest, request)
     spec = checked.spec
     if checked.skipped:
@@ -219,6 +224,7 @@ async def check_build(request: CudaWheelRequest, platform: Platform) -> Fallible
         *checked.problems,
         *_lock_problems(lock, checked),
         *wrong_platform,
+        *(() if wrong_platform else image_problems(host, spec.row)),
         *(() if wrong_platform else host_problems(host, spec.row)),
         *(() if wrong_platform else header_problems(host, spec.system_headers)),
         *cuda_home_problems(surroundings),
@@ -227,7 +233,16 @@ async def check_build(request: CudaWheelRequest, platform: Platform) -> Fallible
     if problems:
         message = "\n".join(f"* {problem}" for problem in problems)
         return FallibleCheckedBuild(failure=StageFailure("check", message))
+    if options.options.is_default("platform_policy"):
+        spec = for_image(spec, host)
     return FallibleCheckedBuild(CheckedBuild(spec, host, lock))
+
+
+def for_image(spec: WheelSpec, host: Host) -> WheelSpec:
+    """The spec with the platform of the image that it is compiled in, where that declares one."""
+    if host.image is None or host.image.platform_policy is None:
+        return spec
+    return replace(spec, platform=platform_tag(host.image.platform_policy, spec.row.arch))
 
 
 @rule

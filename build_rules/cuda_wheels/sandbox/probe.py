@@ -6,7 +6,8 @@ matters; the one error is a cache that cannot be written.
 
 Request: `cache`, `settings` (or null), `cuda_home` (or null), `compilers` (`gcc` and `gxx`: a name
 or a path each), `headers` (the name of each, and the files and directories that it is made of).
-The facts go to stdout as JSON.
+A toolchain image says in a file of its own which compilers, CUDA toolkit and certificates it has:
+these are taken where that file is. The facts go to stdout as JSON.
 """
 
 from __future__ import annotations
@@ -27,12 +28,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from cuda_wheels.sandbox import files, program, session_settings
 
 HASHES_FILE = "file-hashes.json"
 COMMAND_TIMEOUT_S = 5
 SETTINGS_KEPT_S = 30 * 24 * 3600
+
+# What a toolchain image says of itself; `cuda_wheels.images` writes it.
+IMAGE_FILE = Path("/etc/cuda-wheels/image.json")
 
 # What turns source into objects besides the driver itself. A driver of the same bytes may call
 # another compiler (a distribution's update touches cc1plus and `as`, not always g++).
@@ -70,6 +76,44 @@ def _output(*argv: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+def image_facts(path: Path = IMAGE_FILE) -> Facts | None:
+    """What a toolchain image says of itself; None on a machine that is none.
+
+    Raises ProgramError if the file is there and cannot be read.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise program.ProgramError(
+            f"The description of this toolchain image, {path}, cannot be read: {error}. Build the "
+            "image again with `./pants package`."
+        ) from error
+    return dict(found)
+
+
+def settings_here(settings: Mapping[str, Any], image: Mapping[str, Any] | None) -> Facts:
+    """The session's settings, less the files of the user's machine that are not where this runs.
+
+    Certificates that are not there are those of the image, or the system's own.
+    """
+    here = dict(settings)
+    for name in ("indexes", "find_links"):
+        here[name] = [place for place in settings.get(name) or () if _is_here(place)]
+    certificates = settings.get("ca_certs")
+    if certificates and not os.path.isfile(certificates):
+        here["ca_certs"] = (image or {}).get("ca_certs")
+    return here
+
+
+def _is_here(place: str) -> bool:
+    parts = urlsplit(place)
+    if parts.scheme == "file":
+        return os.path.exists(url2pathname(parts.path))
+    return bool(parts.scheme) or os.path.exists(place)
 
 
 def save_settings(cache: Path, settings: Mapping[str, Any]) -> bool:
@@ -182,7 +226,7 @@ def cuda_facts(cuda_home: str | None, hashes: FileHashes) -> Facts | None:
         digest = hashes.combined(part for part in programs if part.is_file())
     except OSError:
         return None
-    return {"nvcc_version": release.group(1), "sha256": digest}
+    return {"path": cuda_home, "nvcc_version": release.group(1), "sha256": digest}
 
 
 def header_facts(headers: Mapping[str, Sequence[str]], hashes: FileHashes) -> dict[str, str]:
@@ -269,8 +313,11 @@ def facts(request: Mapping[str, Any]) -> Facts:
     """Everything that a preflight wants to know, in one go."""
     cache = Path(request.get("cache") or ".cuda_wheels")
     hashes = FileHashes(cache)
-    compilers = request.get("compilers") or {}
+    image = request.get("image")
+    compilers = image or request.get("compilers") or {}
+    cuda_home = image["cuda_home"] if image else request.get("cuda_home")
     found = {
+        "image": image,
         "machine": platform.machine(),
         "python": python_facts(),
         "glibc": glibc_version(),
@@ -279,7 +326,7 @@ def facts(request: Mapping[str, Any]) -> Facts:
         "git": git_facts(),
         "disk_free_gb": free_disk_gb(cache),
         "environments": environments(cache),
-        "cuda_home": cuda_facts(request.get("cuda_home"), hashes),
+        "cuda_home": cuda_facts(cuda_home, hashes),
         **gpu_facts(),
         "headers": header_facts(request.get("headers") or {}, hashes),
     }
@@ -289,16 +336,18 @@ def facts(request: Mapping[str, Any]) -> Facts:
 
 def main(request: dict) -> None:
     """Save the settings and print the facts."""
+    image = image_facts()
     if request.get("settings") is not None:
+        settings = settings_here(request["settings"], image)
         try:
-            save_settings(Path(request["cache"]), request["settings"])
+            save_settings(Path(request["cache"]), settings)
             forget_settings(Path(request["cache"]))
         except OSError as error:
             raise program.ProgramError(
                 f"The cache directory cannot be written: {error}.\n"
                 "Give it room and write access, or point [GLOBAL].named_caches_dir elsewhere."
             ) from error
-    json.dump(facts(request), sys.stdout, indent=2, sort_keys=True)
+    json.dump(facts({**request, "image": image}), sys.stdout, indent=2, sort_keys=True)
     sys.stdout.write("\n")
 
 

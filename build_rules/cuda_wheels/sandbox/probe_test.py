@@ -270,3 +270,49 @@ def test_the_finished_build_environments_are_named(tmp_path: Path) -> None:
     for name in ("0123456789abcdef-cp312-1217066f", ".0123456789abcdef-cp312-1217066f.half"):
         (tmp_path / "envs" / name).mkdir(parents=True)
     assert probe.environments(tmp_path) == ["0123456789abcdef-cp312-1217066f"]
+
+
+def test_an_image_s_own_compilers_are_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gxx = fake_gxx(tmp_path / "image")
+    described = {"gcc": str(gxx), "gxx": str(gxx), "cuda_home": None, "ca_certs": None}
+    (tmp_path / "image.json").write_text(json.dumps(described))
+    monkeypatch.setattr(probe.image_facts, "__defaults__", (tmp_path / "image.json",))
+    found = run(
+        tmp_path, capsys, compilers={"gcc": "no-gcc", "gxx": "no-g++"}, cuda_home="/opt/cuda"
+    )
+    assert found["image"] == described
+    assert found["gcc"]["path"] == found["gxx"]["path"] == str(gxx)
+    assert found["cuda_home"] is None
+
+
+def test_a_machine_that_is_no_image_says_so(tmp_path: Path) -> None:
+    assert probe.image_facts(tmp_path / "image.json") is None
+
+
+def test_an_image_s_broken_description_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "image.json").write_text("{")
+    with pytest.raises(ProgramError, match="cannot be read"):
+        probe.image_facts(tmp_path / "image.json")
+
+
+def test_files_of_the_user_s_machine_are_no_settings_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "wheels").mkdir()
+    web = "https://example.org/simple"
+    settings = {
+        "indexes": [web, (tmp_path / "wheels").as_uri(), "file:///nowhere/simple"],
+        "find_links": [str(tmp_path / "wheels"), "/nowhere/wheels", "https://example.org/links"],
+        "ca_certs": "/nowhere/ca.pem",
+        "proxies": {"https_proxy": "http://proxy"},
+    }
+    assert probe.settings_here(settings, {"ca_certs": "/etc/site.pem"}) == {
+        "indexes": [web, (tmp_path / "wheels").as_uri()],
+        "find_links": [str(tmp_path / "wheels"), "https://example.org/links"],
+        "ca_certs": "/etc/site.pem",
+        "proxies": {"https_proxy": "http://proxy"},
+    }
+    assert probe.settings_here(settings, None)["ca_certs"] is None
+    (tmp_path / "ca.pem").touch()
+    there = {**settings, "ca_certs": str(tmp_path / "ca.pem")}
+    assert probe.settings_here(there, {"ca_certs": "/x"})["ca_certs"] == str(tmp_path / "ca.pem")
