@@ -36,6 +36,11 @@ COMPLETE = ".complete"
 CUDA_TOOLS = ("bin/nvcc", "bin/cudafe++", "bin/ptxas", "bin/fatbinary", "nvvm/bin/cicc")
 TARGET_DIRECTORIES = {"x86_64": "x86_64-linux", "aarch64": "sbsa-linux"}
 
+NO_INDEX = (
+    "[python-repos].indexes is empty. Name an index there, or put the file where "
+    "[python-repos].find_links leads."
+)
+
 _LOCAL_PIN = re.compile(r"^([\w.-]+==[^\s;+]+\+([\w.-]+))", re.MULTILINE)
 
 
@@ -44,6 +49,8 @@ class Settings:
     """Where packages come from, as the user's machine has it. Empty: the tools' own defaults.
 
     `torch_indexes`: local version of a torch wheel, and the PyTorch index, or its mirror, that has it.
+    `no_index`: the list of indexes was given, and is empty: no index is asked, the default and the
+    PyTorch index included.
     """
 
     indexes: tuple[str, ...] = ()
@@ -52,9 +59,12 @@ class Settings:
     ca_certs: str | None = None
     proxies: tuple[tuple[str, str], ...] = ()
     given: bool = False
+    no_index: bool = False
 
     def uv_flags(self, requirements: str = "") -> list[str]:
         """The index flags of uv for a lock, or for requirements that stand one a line."""
+        if self.no_index:
+            return ["--no-index", *self._find_links_flags()]
         ordered = [*self.indexes[1:], *self.indexes[:1]]
         # The PyTorch index comes last: it has copies of other packages too, of which those of the
         # package index are meant.
@@ -64,8 +74,7 @@ class Settings:
             flags += ["--default-index", ordered.pop()]
         for index in ordered:
             flags += ["--index", index]
-        for link in self.find_links:
-            flags += ["--find-links", link]
+        flags += self._find_links_flags()
         # uv stops at the first index that has a name, where another may have the version. Of one
         # version in two indexes it takes the earlier index's file, whatever the hashes.
         return [*flags, "--index-strategy", "unsafe-best-match"]
@@ -81,6 +90,8 @@ class Settings:
         pins = ", ".join(pin for pin, _ in _LOCAL_PIN.findall(requirements))
         if not pins:
             return ""
+        if self.no_index:
+            return f"{pins} is on the PyTorch index, which is not asked either: {NO_INDEX}"
         indexes = ", ".join(map(hide_credentials, self.torch_indexes_for(requirements)))
         if not indexes:
             return f"{pins} is not on the package index: name the PyTorch index, in UV_INDEX."
@@ -92,14 +103,15 @@ class Settings:
 
     def pip_flags(self) -> list[str]:
         """The index flags of pip."""
-        flags = []
+        flags = ["--no-index"] if self.no_index else []
         if self.indexes:
             flags += ["--index-url", self.indexes[0]]
             for index in self.indexes[1:]:
                 flags += ["--extra-index-url", index]
-        for link in self.find_links:
-            flags += ["--find-links", link]
-        return flags
+        return [*flags, *self._find_links_flags()]
+
+    def _find_links_flags(self) -> list[str]:
+        return [flag for link in self.find_links for flag in ("--find-links", link)]
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """The variables for uv and pip: where settings were given, nothing else configures them."""
@@ -133,6 +145,7 @@ def load_settings(cache: Path) -> Settings:
         ca_certs=data.get("ca_certs") or None,
         proxies=tuple(sorted((data.get("proxies") or {}).items())),
         given=True,
+        no_index=data.get("indexes") == [],
     )
 
 
@@ -386,7 +399,7 @@ def _install_error(
 ) -> ProgramError:
     fault = next((kind for pattern, kind in _FAULTS if re.search(pattern, output)), "other")
     indexes = ", ".join(hide_credentials(i) for i in (*settings.indexes, *settings.find_links))
-    indexes = indexes or f"{tool}'s default"
+    indexes = indexes or ("none" if settings.no_index else f"{tool}'s default")
     if fault == "disk":
         return ProgramError(disk_full_message(path))
     text = {
@@ -401,6 +414,11 @@ def _install_error(
         "[python-repos].indexes, or write the lock again with `./pants cuda-lock`.",
         "other": f"{tool} could not install {lock}.",
     }[fault]
+    if settings.no_index and fault == "missing":
+        text = (
+            f"The places of [python-repos].find_links do not have every package of {lock}, and no "
+            f"index is asked: {NO_INDEX}"
+        )
     if note and fault in ("network", "refused", "missing"):
         text = f"{text}\n{note}"
     return ProgramError(f"{text}\nThe last lines of {tool}:\n{_tail(output)}")

@@ -157,6 +157,41 @@ def test_a_package_that_no_index_has_is_explained(
         ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
 
 
+@pytest.mark.parametrize("tool", ["uv", "pip"])
+def test_an_empty_list_of_indexes_means_none(
+    cache: Path, bootstrap: Path, index: Index, tmp_path: Path, tool: str
+) -> None:
+    def make(lock: Path) -> Path:
+        if tool == "pip":
+            return environment.ensure_bootstrap(cache, lock)
+        return ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    (wheels / "alpha-1.0-py3-none-any.whl").write_bytes(wheel_bytes("alpha", "1.0"))
+    (cache / "settings.json").write_text(json.dumps({"indexes": [], "find_links": [str(wheels)]}))
+    # The default index has a `six`; it is not asked.
+    absent = tmp_path / "absent.txt"
+    absent.write_text(f"six==1.17.0 --hash=sha256:{'0' * 64}\n")
+    with pytest.raises(ProgramError, match="do not have every package") as e:
+        make(absent)
+    assert "no index is asked: [python-repos].indexes is empty" in str(e.value)
+    made = make(write_lock(tmp_path / "lock.txt", index))
+    assert list(made.glob("lib/python3*/site-packages/alpha-1.0.dist-info"))
+    assert index.requested == []
+
+
+def test_without_an_index_the_pytorch_index_is_not_asked_either(
+    cache: Path, bootstrap: Path, index: Index, tmp_path: Path
+) -> None:
+    with serving(Index()) as pytorch:
+        lock = torch_lock(tmp_path / "lock.txt", index, pytorch)
+        configure(cache, torch_indexes={"cu126": pytorch.url})
+        with pytest.raises(ProgramError, match="PyTorch index, which is not asked either"):
+            ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+        assert pytorch.requested == []
+
+
 def test_a_torch_of_the_pytorch_index_is_installed_beside_the_package_index(
     cache: Path, bootstrap: Path, index: Index, tmp_path: Path
 ) -> None:

@@ -134,7 +134,7 @@ def _places(settings: environment.Settings, kind: str) -> Iterable[tuple[str, Pa
         yield host_of(index), _finder(settings, index, (), kind)
     for place in settings.find_links:
         yield host_of(place), _finder(settings, None, (place,), kind)
-    if not settings.indexes and not settings.find_links:
+    if not settings.indexes and not settings.find_links and not settings.no_index:
         yield "the default index", _finder(settings, None, (), kind)
 
 
@@ -210,6 +210,8 @@ def find_file(
     from packaging.version import Version
 
     search = Search(kind, places)
+    if settings.no_index and not settings.find_links:
+        search.troubles.append(environment.NO_INDEX)
 
     def lacking(package: Any) -> int:
         return sum(tag not in package.link.filename for tag in tags)

@@ -164,6 +164,12 @@ def test_a_lasting_server_error_is_told(index: Index) -> None:
     assert "503" in message
 
 
+def test_without_an_index_there_is_no_default_one() -> None:
+    message = failure({"indexes": []}, "0" * 64)
+    assert "No sdist of torch-scatter was found" in message
+    assert "[python-repos].indexes is empty" in message
+
+
 def wheel(settings: dict[str, Any], sha: str, version: str = "0.8.2") -> Path:
     return run(settings, kind="wheel", name="cumm", version=version, sha256=sha)
 
