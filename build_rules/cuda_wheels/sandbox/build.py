@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from cuda_wheels.sandbox.namespace import Isolation
 from cuda_wheels.sandbox.request import Request
 
 CCACHE_SIZE = "20G"
+
+Step = Callable[[list[str], dict[str, str], Path], int]
+"""Runs a program with these variables in this directory; its exit code is returned."""
 
 # What the interpreter was built with (debug information, search paths of the machine that built
 # it) must not reach a wheel: these replace sysconfig's. A target's `env` goes over them.
@@ -31,9 +35,19 @@ DEFAULT_FLAGS = {
 }
 
 
+def call(argv: list[str], env: dict[str, str], directory: Path) -> int:
+    """Run a program, with its command line in the log."""
+    print("$ " + " ".join(argv), flush=True)
+    done = subprocess.run(argv, env=env, cwd=directory, stdin=subprocess.DEVNULL, check=False)
+    return done.returncode if done.returncode >= 0 else 128 - done.returncode
+
+
 @dataclass(frozen=True)
 class Build:
-    """What runs shut in; `staging` gets the wheel, and ccache counts in `statistics`."""
+    """What runs shut in; `staging` gets the wheel, and ccache counts in `statistics`.
+
+    `last_step` is given what builds the wheel when everything is prepared.
+    """
 
     request: Request
     fixed: Path
@@ -42,6 +56,7 @@ class Build:
     real_cuda: Path | None
     staging: Path
     statistics: Path
+    last_step: Step = call
 
     @property
     def work(self) -> Path:
@@ -68,12 +83,13 @@ class Build:
         if request.wheels:
             overlay = ["--target", str(self.work / "overlay"), *map(str, request.wheels)]
             flags = ["--no-deps", "--no-index", "--no-compile", "--quiet"]
-            code = _call([*pip, "install", *flags, *overlay], env, self.work)
+            code = call([*pip, "install", *flags, *overlay], env, self.work)
             if code:
                 return code
         flags = ["--no-deps", "--no-build-isolation", "--no-index", "--no-cache-dir", "--verbose"]
         self.staging.mkdir(parents=True)
-        return _call([*pip, "wheel", *flags, "-w", str(self.staging), "."], env, source)
+        wheel = [*pip, "wheel", *flags, "-w", str(self.staging), "."]
+        return self.last_step(wheel, env, source)
 
     def _write_toolchain(self) -> Path | None:
         request = self.request
@@ -156,9 +172,3 @@ def copy_tree(source: Path, target: Path) -> None:
         else:
             shutil.copyfile(entry.path, destination)
             destination.chmod(0o755 if entry.stat().st_mode & 0o100 else 0o644)
-
-
-def _call(argv: list[str], env: dict[str, str], directory: Path) -> int:
-    print("$ " + " ".join(argv), flush=True)
-    done = subprocess.run(argv, env=env, cwd=directory, stdin=subprocess.DEVNULL, check=False)
-    return done.returncode if done.returncode >= 0 else 128 - done.returncode

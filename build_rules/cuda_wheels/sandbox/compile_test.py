@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import shutil
@@ -260,7 +261,8 @@ def test_a_full_disk_is_explained(tmp_path: Path) -> None:
 def test_a_backend_that_makes_no_wheel_is_an_error(
     tmp_path: Path, env: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "_call", lambda *_: 0)
+    idle = functools.partial(build.Build, last_step=lambda *_: 0)
+    monkeypatch.setattr(compile_program, "Build", idle)
     with pytest.raises(ProgramError, match="one wheel was expected, none came"):
         compile_program.main(request())
     assert not (tmp_path / "dist").exists()

@@ -66,19 +66,18 @@ class Shell:
         stdout = os.dup(1)
         # What the preparation prints is not what the caller of a command reads.
         os.dup2(2, 1)
-        start = build._call
+        opened = False
 
-        def call(argv: list[str], env: dict[str, str], directory: Path) -> int:
-            if argv[1:4] == ["-m", "pip", "wheel"]:
-                os.dup2(stdout, 1)
-                return self._open(argv, env, directory, isolation)
-            code = start(argv, env, directory)
-            if code:
-                print("This step of the preparation failed: no shell was opened.", file=sys.stderr)
-            return code
+        def open_shell(argv: list[str], env: dict[str, str], directory: Path) -> int:
+            nonlocal opened
+            opened = True
+            os.dup2(stdout, 1)
+            return self._open(argv, env, directory, isolation)
 
-        build._call = call
-        return self.build(isolation)
+        code = dataclasses.replace(self.build, last_step=open_shell)(isolation)
+        if not opened:
+            print("The preparation failed: no shell was opened.", file=sys.stderr)
+        return code
 
     def _open(
         self, wheel: list[str], env: dict[str, str], directory: Path, isolation: Isolation
