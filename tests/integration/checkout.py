@@ -15,20 +15,18 @@ from pathlib import Path
 PROJECT = ("pants", "pants.toml", "BUILD", "pyproject.toml", "3rdparty", "build_rules", "packages")
 FIXTURES = Path("tests/fixtures")
 
-# What sessions share: all but the settings of each.
+# What a test shares with this machine: all but logs and the hashes of its compilers.
 SHARED = ("envs", "tools", "uv", "ccache", "locks")
 
 _STARTED = re.compile(r"\[INFO\] Starting: (.+)")
 # Pants gives its daemon a minute to start, which a busy machine needs for itself.
 _NO_DAEMON = "while waiting for pantsd to start"
+_ATTEMPTS = 3
 _COUNTER = re.compile(r"^  (\w+): (\d+)$", re.MULTILINE)
 
 
 def shared_cache(root: Path) -> dict[str, str]:
-    """A named cache below `root` with this machine's environments and settings of its own.
-
-    A test whose options go into the settings file must not meet another that runs meanwhile.
-    """
+    """A named cache below `root` with this machine's environments, and otherwise of its own."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     theirs = Path(home) / "pants/named_caches/cuda_wheels"
     mine = root / "named/cuda_wheels"
@@ -106,8 +104,11 @@ class Checkout:
         return target
 
     def pants(self, *arguments: str, env: Mapping[str, str] | None = None) -> Run:
-        """Run `./pants`; the counters and the names of processes are in its output."""
-        while True:
+        """Run `./pants`; the counters and the names of processes are in its output.
+
+        Raises AssertionError with the output of the last of three attempts if no daemon starts.
+        """
+        for _ in range(_ATTEMPTS):
             done = subprocess.run(
                 [
                     str(self.root / "pants"),
@@ -125,6 +126,9 @@ class Checkout:
             )
             if done.returncode == 0 or _NO_DAEMON not in done.stderr:
                 return Run(done.returncode, done.stdout, done.stderr)
+        raise AssertionError(
+            f"pantsd did not start in {_ATTEMPTS} attempts:\n{done.stdout}{done.stderr}"
+        )
 
     def _environment(self, env: Mapping[str, str] | None) -> dict[str, str]:
         inherited = {
