@@ -541,9 +541,11 @@ class PublishToField(StringSequenceField):
     alias: ClassVar[str] = "publish_to"
     value: Optional[tuple[str, ...]]
     help = help_text("""
-        The indexes that `publish` adds the wheelhouse to, for instance `["file:///srv/wheels"]`: a
-        folder in which each release stays as it is. The default is `[cuda-publish].to`. An address of
-        another kind is refused when the wheelhouse is published.
+        The indexes that `publish` adds the wheelhouse to: a folder (`file:///srv/wheels`), an OCI
+        registry (`oci://registry.example/team/wheels`) or an upload API
+        (`pypi:https://wheels.example/`). A release stays as it is in each of them. The default is
+        `[cuda-publish].to`. An address of another kind, or one with a password in it, is refused when
+        the wheelhouse is published.
         """)
 
 

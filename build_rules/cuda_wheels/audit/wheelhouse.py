@@ -25,6 +25,7 @@ REQUIREMENTS = "requirements-pypi.txt"
 TAG_KEYS = ("os", "arch", "accel", "torch", "python", "cuda_arch")
 STATUSES = ("built", "runs")
 
+_PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)", re.MULTILINE)
 _SUM = re.compile(r"([0-9a-f]{64}) [ *](.+)")
 # `linux-amd64/cu130/torch2.11.0-cp312`, and `/2026.11.30` in an index.
 _PLACE = re.compile(
@@ -178,6 +179,11 @@ def parse_sums(text: str) -> dict[str, str]:
             raise WheelhouseError(f"{SUMS} has the line {line!r}, which names no file inside.")
         sums[found.group(2)] = found.group(1)
     return sums
+
+
+def pins_of(requirements: str) -> dict[str, str]:
+    """Normalized name -> version, of a pip-style lock."""
+    return {normalized(name): version for name, version in _PIN.findall(requirements)}
 
 
 def is_inside(path: str) -> bool:

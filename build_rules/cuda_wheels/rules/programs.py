@@ -44,11 +44,12 @@ CACHE_NAME = "cuda_wheels"
 CACHE_DIR = ".cuda_wheels"
 REQUEST_FILE = "request.json"
 # The locks of our own tools: uv and ccache; what reads, repairs and fetches packages; what describes
-# a wheelhouse, apart so that no wheel's key depends on it.
+# a wheelhouse, and what publishes it, apart so that no wheel's key depends on them.
 TOOL_LOCKS = {
     "bootstrap_lock": "3rdparty/python/bootstrap-tools.txt",
     "tools_lock": "3rdparty/python/wheel-tools.txt",
     "wheelhouse_lock": "3rdparty/python/wheelhouse-tools.txt",
+    "publish_lock": "3rdparty/python/publish-tools.txt",
 }
 
 # The interpreter of the programs. Neither the user's PATH nor their environment is in a key.
