@@ -16,7 +16,7 @@ HERE = Path(__file__).resolve().parent
 PACKAGE = HERE / "spconv"
 
 # cumm's native module needs them; at run time torch has loaded them.
-for library in ("libcudart.so", "libnvrtc.so"):
+for library in ("libcudart.so", "libnvrtc.so", "libnvrtc-builtins.so"):
     ctypes.CDLL(str(Path(os.environ["CUDA_HOME"], "lib64", library)), mode=ctypes.RTLD_GLOBAL)
 
 from cumm.common import CompileInfo  # noqa: E402
