@@ -8,6 +8,7 @@ are equally good
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import shutil
 import sys
@@ -24,6 +25,7 @@ from verify.environment import Environment, torch_facts
 from verify.fit import DISK_NEEDED_GB, Choice, fit, select
 from verify.host import Gpu, read_host
 from verify.install import Origins, install_beside, install_venv
+from verify.record import read_record, record
 from verify.report import (
     FAILED,
     NOT_RUN,
@@ -79,6 +81,9 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument(
                 "--markdown", action="store_true", help="the kernel checks as a table for documents"
             )
+            sub.add_argument(
+                "--record", type=Path, help="a file for what ran where, without this host's paths"
+            )
         sub.add_argument("--json", action="store_true", help="print JSON instead of tables")
         sub.add_argument("--json-file", type=Path, help="also write the JSON to a file")
         return sub
@@ -97,12 +102,18 @@ def _parser() -> argparse.ArgumentParser:
     command("model", "run a small point network of what is installed", "optional", True)
     command("train", "take 20 steps of that network", "optional", True)
     command("all", "all of these, one after the other", "required", True)
+    text = "print what --record wrote as tables for documents"
+    report = commands.add_parser("report", help=text, description=text)
+    report.add_argument("records", nargs="+", type=Path, metavar="FILE")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
+        if arguments.command == "report":
+            print("\n\n".join(read_record(file).table() for file in arguments.records))
+            return SUCCESS
         with ExitStack() as stack:
             return _Run(arguments, stack).run()
     except (WheelhouseError, _Usage) as error:
@@ -257,6 +268,10 @@ class _Run:
         text = json.dumps(document, indent=1, sort_keys=True)
         if self.arguments.json_file:
             self.arguments.json_file.write_text(text + "\n")
+        if getattr(self.arguments, "record", None):
+            today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+            kept = json.dumps(record(document, today), indent=1, sort_keys=True)
+            self.arguments.record.write_text(kept + "\n")
         if self.arguments.json:
             print(text)
             return code

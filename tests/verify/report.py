@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -69,11 +69,11 @@ def stage_text(stage: Stage) -> str:
     return "\n".join(lines)
 
 
-def kernel_table(facts: dict[str, Any], lines: Iterable[Line]) -> str:
+def kernel_table(facts: Mapping[str, Any], lines: Iterable[Line], date: str | None = None) -> str:
     """The kernel checks as a Markdown table under a line about the machine, for documents."""
     text = [
         "{device}, compute capability {capability}, driver {driver}; torch {torch}, "
-        "Python {python}".format(**facts),
+        "Python {python}".format(**facts) + (f"; {date}" if date else ""),
         "",
         "| package | version | check | largest error | accepted | result |",
         "| --- | --- | --- | --- | --- | --- |",
