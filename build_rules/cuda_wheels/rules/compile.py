@@ -31,12 +31,11 @@ from cuda_wheels.rules.programs import CACHE_NAME, ProgramProcess
 from cuda_wheels.rules.spec import WheelSpec
 from cuda_wheels.rules.stage import StageFailure, program_failure
 from cuda_wheels.rules.toolchain import Host
+from cuda_wheels.tables.epoch import SOURCE_DATE_EPOCH
 from cuda_wheels.tables.glibc import shims_for
 
 logger = logging.getLogger(__name__)
 
-# 1980-01-01, the first moment that a zip archive can hold.
-SOURCE_DATE_EPOCH = 315532800
 OUT = "dist"
 LOG = "build.log"
 FACTS = "compile.json"

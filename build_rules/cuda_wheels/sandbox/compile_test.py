@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,10 +21,15 @@ from cuda_wheels.sandbox import build, environment, machine, namespace
 from cuda_wheels.sandbox import compile as compile_program
 from cuda_wheels.sandbox.program import ProgramError
 from cuda_wheels.sandbox.request import Request
-from cuda_wheels.sandbox.testutil import CHILD_ENV, script
-
-GXX = shutil.which("g++") or "g++"
-GCC = shutil.which("gcc") or "gcc"
+from cuda_wheels.sandbox.testutil import (
+    CHILD_ENV,
+    GXX,
+    build_environment,
+    build_inputs,
+    build_request,
+    script,
+    wheel_bytes,
+)
 
 # A PEP 517 backend that needs nothing but Python: compiles, links and zips.
 BACKEND = """
@@ -64,16 +68,13 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
         add("pkg-1.0.dist-info/RECORD", "")
     return name
 """
-PYPROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
 
 
 @pytest.fixture(scope="session")
 def env(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A build environment: pip, and a CUDA toolkit that only names what it was told."""
     path = tmp_path_factory.mktemp("env") / "env"
-    venv.create(path, with_pip=True, symlinks=True)
-    script(path / "cuda/bin/nvcc", 'for last in "$@"; do :; done; echo "$PWD $*" > "$last"')
-    return path
+    return build_environment(path, 'for last in "$@"; do :; done; echo "$PWD $*" > "$last"')
 
 
 @pytest.fixture(scope="session")
@@ -92,38 +93,24 @@ def here(tmp_path: Path, env: Path, bootstrap: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(environment, "ensure_environment", lambda *_, **__: env)
     # Never the path of the builds that run on this machine.
     monkeypatch.setattr(compile_program, "FIXED", tmp_path / "fixed")
-    write_tree(tmp_path / "source")
-    (tmp_path / "lock.txt").touch()
+    write_inputs(tmp_path)
 
 
-def write_tree(source: Path) -> None:
-    source.mkdir()
-    (source / "backend.py").write_text(BACKEND)
-    (source / "pyproject.toml").write_text(PYPROJECT)
+def write_inputs(root: Path) -> None:
+    source = build_inputs(root, BACKEND)
     (source / "a.cpp").write_text('extern "C" const char *where() { return __FILE__; }\n')
     (source / "a.cu").write_text("kernel\n")
     (source / "a.cpp").chmod(0o600)
 
 
 def request(**changes: Any) -> dict[str, Any]:
-    return {
-        "distribution": "pkg",
-        "version": "1.0",
-        "variant": "amd64-cu130-torch2.11.0-cp312",
-        "source": "source",
-        "build_lock": "lock.txt",
-        "bootstrap_lock": "lock.txt",
-        "cache": "cache",
-        "wheels": [],
-        "toolchain": {"gcc": GCC, "gxx": GXX, "cuda_home": None, "identity": "test"},
+    ours = {
         "env": {"TORCH_CUDA_ARCH_LIST": "9.0", "TEST_PORT": "9"},
-        "memory_per_job_gb": 0.001,
         "glibc_shims": ["__libc_single_threaded"],
-        "log": "pkg.log",
         "source_date_epoch": 1700000000,
         "out": "dist",
-        **changes,
     }
+    return build_request(**{**ours, **changes})
 
 
 def lock_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,8 +169,7 @@ def test_two_places_and_caches_give_equal_bytes(
     for name, jobs in (("one", 1), ("another-longer-path", 2)):
         place = tmp_path / name
         place.mkdir()
-        write_tree(place / "source")
-        (place / "lock.txt").touch()
+        write_inputs(place)
         monkeypatch.chdir(place)
         monkeypatch.setattr(sys, "argv", ["compile", "request.json", f"--concurrency={jobs}"])
         # The number of jobs is an environment variable, which this backend writes down.
@@ -198,11 +184,7 @@ def test_wheels_of_build_requirements_are_laid_over_the_environment(
     tmp_path: Path, env: Path
 ) -> None:
     wheel = tmp_path / "cumm-2.0-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("cumm.py", "here = __file__")
-        archive.writestr("cumm-2.0.dist-info/METADATA", "Name: cumm\nVersion: 2.0\n")
-        archive.writestr("cumm-2.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        archive.writestr("cumm-2.0.dist-info/RECORD", "")
+    wheel.write_bytes(wheel_bytes("cumm", "2.0", files={"cumm.py": "here = __file__"}))
     (tmp_path / "source/fail.py").write_text("import cumm; print('overlay', cumm.here)")
     compile_program.main(request(wheels=[wheel.name]))
     assert f"overlay {tmp_path}/fixed/work/overlay/cumm.py" in (tmp_path / "build.log").read_text()

@@ -321,7 +321,7 @@ def _base_python() -> str:
 def _ensure(cache: Path, path: Path, make: Callable[[Path], None]) -> Path:
     if is_complete(path):
         return path
-    with locked(cache, path.name), _disk_full_explained(path):
+    with locked(cache, path.name), disk_full_explained(path):
         if is_complete(path):
             return path
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -342,12 +342,13 @@ def _ensure(cache: Path, path: Path, make: Callable[[Path], None]) -> Path:
 
 
 @contextlib.contextmanager
-def _disk_full_explained(path: Path) -> Iterator[None]:
+def disk_full_explained(where: Path) -> Iterator[None]:
+    """Turn a full disk into an error that says so, and how much space there is."""
     try:
         yield
     except OSError as error:
         if is_disk_full(error):
-            raise ProgramError(disk_full_message(path)) from error
+            raise ProgramError(disk_full_message(where.absolute())) from error
         raise
 
 

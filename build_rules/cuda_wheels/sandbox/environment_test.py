@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ from cuda_wheels.sandbox.testutil import (
     unused_address,
     wheel_bytes,
 )
+
+Ensure = Callable[[Path], Path]
 
 
 @pytest.fixture
@@ -41,8 +44,16 @@ def bootstrap(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def index() -> Iterator[Index]:
+def ensure(cache: Path, bootstrap: Path) -> Ensure:
+    """The build environment of a lock, made where it is missing."""
+    return functools.partial(ensure_environment, cache, bootstrap=bootstrap, kind="envs")
+
+
+@pytest.fixture
+def index(cache: Path) -> Iterator[Index]:
+    """An index, which the settings name."""
     with serving(Index()) as served:
+        configure(cache, served.url)
         yield served
 
 
@@ -76,11 +87,10 @@ def torch_lock(path: Path, index: Index, pytorch: Index) -> Path:
 
 
 def test_an_environment_is_made_once(
-    cache: Path, bootstrap: Path, index: Index, tmp_path: Path
+    cache: Path, ensure: Ensure, index: Index, tmp_path: Path
 ) -> None:
-    configure(cache, index.url)
     lock = write_lock(tmp_path / "lock.txt", index)
-    path = ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+    path = ensure(lock)
     assert path.parent == cache / "envs"
     assert path.name.startswith(environment.lock_digest(lock))
     assert list(path.glob("lib/python3*/site-packages/alpha-1.0.dist-info"))
@@ -90,81 +100,75 @@ def test_an_environment_is_made_once(
     )
     assert prefix.stdout.strip() == str(path)
     requests = len(index.requested)
-    assert ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs") == path
+    assert ensure(lock) == path
     assert len(index.requested) == requests
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
 def test_a_half_made_environment_is_made_again(
-    cache: Path, bootstrap: Path, index: Index, tmp_path: Path
+    ensure: Ensure, index: Index, tmp_path: Path
 ) -> None:
-    configure(cache, index.url)
     lock = write_lock(tmp_path / "lock.txt", index)
-    path = ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+    path = ensure(lock)
     (path / environment.COMPLETE).unlink()
     (path / "leftover").touch()
     (path.parent / f".{path.name}.killed").mkdir()
-    assert ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs") == path
+    assert ensure(lock) == path
     assert environment.is_complete(path)
     assert not (path / "leftover").exists()
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
 def test_an_environment_whose_interpreter_went_is_made_again(
-    cache: Path, bootstrap: Path, index: Index, tmp_path: Path
+    ensure: Ensure, index: Index, tmp_path: Path
 ) -> None:
-    configure(cache, index.url)
     lock = write_lock(tmp_path / "lock.txt", index)
-    path = ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+    path = ensure(lock)
     (path / "bin/python").unlink()
     (path / "bin/python").symlink_to("/nowhere/python")
-    assert environment.is_complete(
-        ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
-    )
+    assert environment.is_complete(ensure(lock))
 
 
 def test_a_failed_environment_leaves_nothing(
-    cache: Path, bootstrap: Path, index: Index, tmp_path: Path
+    cache: Path, ensure: Ensure, index: Index, tmp_path: Path
 ) -> None:
-    configure(cache, index.url)
     lock = write_lock(tmp_path / "lock.txt", index, sha256="0" * 64)
     with pytest.raises(ProgramError, match="does not have the hash that the lock declares") as e:
-        ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+        ensure(lock)
     assert "s3cret" not in str(e.value)
     assert "lock.txt" in str(e.value)
     assert list((cache / "envs").iterdir()) == []
 
 
 def test_an_index_out_of_reach_is_named_without_credentials(
-    cache: Path, bootstrap: Path, index: Index, tmp_path: Path
+    cache: Path, ensure: Ensure, index: Index, tmp_path: Path
 ) -> None:
     address = unused_address()
     configure(cache, address)
     lock = write_lock(tmp_path / "lock.txt", index)
     with pytest.raises(ProgramError, match="is out of reach") as e:
-        ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+        ensure(lock)
     assert "s3cret" not in str(e.value)
     assert address.split("@")[1] in str(e.value)
 
 
 def test_a_package_that_no_index_has_is_explained(
-    cache: Path, bootstrap: Path, index: Index, tmp_path: Path
+    ensure: Ensure, index: Index, tmp_path: Path
 ) -> None:
-    configure(cache, index.url)
     lock = tmp_path / "lock.txt"
     lock.write_text(f"gamma==1.0 --hash=sha256:{'0' * 64}\n")
     with pytest.raises(ProgramError, match="does not have every package"):
-        ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+        ensure(lock)
 
 
 @pytest.mark.parametrize("tool", ["uv", "pip"])
 def test_an_empty_list_of_indexes_means_none(
-    cache: Path, bootstrap: Path, index: Index, tmp_path: Path, tool: str
+    cache: Path, ensure: Ensure, index: Index, tmp_path: Path, tool: str
 ) -> None:
     def make(lock: Path) -> Path:
         if tool == "pip":
             return environment.ensure_bootstrap(cache, lock)
-        return ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+        return ensure(lock)
 
     wheels = tmp_path / "wheels"
     wheels.mkdir()
@@ -182,30 +186,30 @@ def test_an_empty_list_of_indexes_means_none(
 
 
 def test_without_an_index_the_pytorch_index_is_not_asked_either(
-    cache: Path, bootstrap: Path, index: Index, tmp_path: Path
+    cache: Path, ensure: Ensure, index: Index, tmp_path: Path
 ) -> None:
     with serving(Index()) as pytorch:
         lock = torch_lock(tmp_path / "lock.txt", index, pytorch)
         configure(cache, torch_indexes={"cu126": pytorch.url})
         with pytest.raises(ProgramError, match="PyTorch index, which is not asked either"):
-            ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+            ensure(lock)
         assert pytorch.requested == []
 
 
 def test_a_torch_of_the_pytorch_index_is_installed_beside_the_package_index(
-    cache: Path, bootstrap: Path, index: Index, tmp_path: Path
+    cache: Path, ensure: Ensure, index: Index, tmp_path: Path
 ) -> None:
     with serving(Index()) as pytorch:
         lock = torch_lock(tmp_path / "lock.txt", index, pytorch)
         configure(cache, index.url, torch_indexes={"cu126": pytorch.url})
-        path = ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+        path = ensure(lock)
     assert list(path.glob("lib/python3*/site-packages/torch-2.9.1+cu126.dist-info"))
     (triton,) = path.glob("lib/python3*/site-packages/triton-3.5.1.dist-info/METADATA")
     assert "Requires-Dist" not in triton.read_text()
 
 
 def test_a_lock_may_hold_the_hashes_of_both_copies_and_never_the_other_alone(
-    cache: Path, bootstrap: Path, index: Index, tmp_path: Path
+    cache: Path, ensure: Ensure, index: Index, tmp_path: Path
 ) -> None:
     other = f"--hash=sha256:{sha256(wheel_bytes('triton', '3.5.1', requires='torch'))}"
     with serving(Index()) as pytorch:
@@ -213,23 +217,23 @@ def test_a_lock_may_hold_the_hashes_of_both_copies_and_never_the_other_alone(
         text = lock.read_text()
         configure(cache, index.url, torch_indexes={"cu126": pytorch.url})
         lock.write_text(f"{text[:-1]} \\\n    {other}\n")
-        path = ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+        path = ensure(lock)
         assert list(path.glob("lib/python3*/site-packages/triton-3.5.1.dist-info"))
         own = text[text.rindex("--hash") : -1]
         lock.write_text(text.replace(own, other))
         with pytest.raises(ProgramError, match="does not have the hash that the lock declares"):
-            ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+            ensure(lock)
 
 
 def test_a_pytorch_index_out_of_reach_says_how_to_name_a_mirror(
-    cache: Path, bootstrap: Path, index: Index, tmp_path: Path
+    cache: Path, ensure: Ensure, index: Index, tmp_path: Path
 ) -> None:
     address = unused_address()
     with serving(Index()) as pytorch:
         lock = torch_lock(tmp_path / "lock.txt", index, pytorch)
     configure(cache, index.url, torch_indexes={"cu126": address})
     with pytest.raises(ProgramError, match="is out of reach") as e:
-        ensure_environment(cache, lock, bootstrap=bootstrap, kind="envs")
+        ensure(lock)
     assert "torch==2.9.1+cu126 is not on the package index" in str(e.value)
     assert address.split("@")[1] in str(e.value)
     assert "[cuda-wheels].source_mirrors" in str(e.value)
@@ -289,7 +293,6 @@ def test_two_at_once_make_it_once(cache: Path, tmp_path: Path) -> None:
 def test_the_bootstrap_environment_comes_from_pip(
     cache: Path, index: Index, tmp_path: Path
 ) -> None:
-    configure(cache, index.url)
     lock = write_lock(tmp_path / "lock.txt", index)
     path = environment.ensure_bootstrap(cache, lock)
     assert path.parent == cache / "tools"
@@ -302,7 +305,6 @@ def test_the_bootstrap_environment_comes_from_pip(
 def test_a_program_runs_itself_again_in_the_tools(
     cache: Path, bootstrap: Path, index: Index, tmp_path: Path
 ) -> None:
-    configure(cache, index.url)
     lock = write_lock(tmp_path / "lock.txt", index)
     tools = ensure_environment(cache, lock, bootstrap=bootstrap, kind="tools")
     (tmp_path / "again.py").write_text(textwrap.dedent("""

@@ -39,7 +39,7 @@ def main(request: dict[str, Any]) -> None:
     environment.reexec_in_tools(
         Path(request["cache"]), Path(request["bootstrap_lock"]), Path(request["tools_lock"])
     )
-    with wheel_archive.disk_full_explained(Path(tempfile.gettempdir())):
+    with environment.disk_full_explained(Path(tempfile.gettempdir())):
         facts = measure(Path(request["wheel"]), device_code.find_cuobjdump())
     print(json.dumps(facts.to_json(), indent=2, sort_keys=True, ensure_ascii=False))
 

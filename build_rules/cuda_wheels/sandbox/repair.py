@@ -23,12 +23,10 @@ from typing import Any, NoReturn
 
 from cuda_wheels.sandbox import elf, environment, program, wheel_archive
 from cuda_wheels.sandbox.program import ProgramError
+from cuda_wheels.tables.epoch import SOURCE_DATE_EPOCH
 from cuda_wheels.tables.glibc import AUTO
 from cuda_wheels.wheel_facts import LibraryFacts
 from cuda_wheels.wheel_symbols import claimed_glibc, needs_beyond
-
-# 1980-01-01, the first moment that a zip archive can hold.
-DEFAULT_EPOCH = "315532800"
 
 
 class Refused(Exception):
@@ -51,7 +49,7 @@ def main(request: dict[str, Any]) -> None:
         Path(request["cache"]), Path(request["bootstrap_lock"]), Path(request["tools_lock"])
     )
     out = Path(request["out"])
-    with wheel_archive.disk_full_explained(out):
+    with environment.disk_full_explained(out):
         repair(
             Path(request["wheel"]),
             out,
@@ -74,7 +72,7 @@ def repair(
     A wheel for any platform passes unrepaired: whether it may be one, inspection decides.
     """
     # Both auditwheel and the `wheel` library date the members of an archive by this.
-    os.environ.setdefault("SOURCE_DATE_EPOCH", DEFAULT_EPOCH)
+    os.environ.setdefault("SOURCE_DATE_EPOCH", str(SOURCE_DATE_EPOCH))
     out.mkdir(parents=True, exist_ok=True)
     with wheel_archive.opened(wheel) as archive:
         pure = not any(wheel_archive.is_elf(archive, m) for m in wheel_archive.files_of(archive))

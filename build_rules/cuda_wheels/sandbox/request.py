@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cuda_wheels.sandbox.program import ProgramError, require
+from cuda_wheels.tables.epoch import SOURCE_DATE_EPOCH
 
 REQUIRED = (
     "distribution",
@@ -68,7 +69,7 @@ class Request:
             memory_per_job_gb=float(data["memory_per_job_gb"]),
             glibc_shims=tuple(data.get("glibc_shims", ())),
             log=data["log"],
-            source_date_epoch=int(data.get("source_date_epoch", 315532800)),
+            source_date_epoch=int(data.get("source_date_epoch", SOURCE_DATE_EPOCH)),
             out=Path(data.get("out", "dist")).absolute(),
         )
         inputs = (request.source, request.build_lock, request.bootstrap_lock, *request.wheels)

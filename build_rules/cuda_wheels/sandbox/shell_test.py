@@ -7,14 +7,12 @@ import http.server
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import termios
 import textwrap
 import threading
-import venv
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,10 +21,14 @@ from typing import Any
 import pytest
 
 from cuda_wheels.sandbox.shell import exit_code, shell_command
-from cuda_wheels.sandbox.testutil import CHILD_ENV, script
-
-GXX = shutil.which("g++") or "g++"
-GCC = shutil.which("gcc") or "gcc"
+from cuda_wheels.sandbox.testutil import (
+    CHILD_ENV,
+    build_environment,
+    build_inputs,
+    build_request,
+    script,
+    wheel_bytes,
+)
 
 # A PEP 517 backend that writes down the variables that it was given.
 BACKEND = """
@@ -44,7 +46,6 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
         wheel.writestr("pkg-1.0.dist-info/RECORD", "")
     return name
 """
-PYPROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
 
 # The program, with the environments of the test and a fixed path of its own.
 PROGRAM = textwrap.dedent("""
@@ -75,9 +76,7 @@ except OSError:
 @pytest.fixture(scope="session")
 def env(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("env") / "env"
-    venv.create(path, with_pip=True, symlinks=True)
-    script(path / "cuda/bin/nvcc", 'echo "the real nvcc $*"')
-    return path
+    return build_environment(path, 'echo "the real nvcc $*"')
 
 
 @pytest.fixture(scope="session")
@@ -94,28 +93,11 @@ class Place:
         self.root = root
         self.arguments = (str(bootstrap), str(env))
         self.fixed = root / "fixed"
-        source = root / "source"
-        source.mkdir()
-        (source / "backend.py").write_text(BACKEND)
-        (source / "pyproject.toml").write_text(PYPROJECT)
-        (root / "lock.txt").touch()
+        build_inputs(root, BACKEND)
 
     def command(self, program: str, isolation: str = "best", **changes: Any) -> list[str]:
-        request = {
-            "distribution": "pkg",
-            "version": "1.0",
-            "variant": "amd64-cu130-torch2.11.0-cp312",
-            "source": "source",
-            "build_lock": "lock.txt",
-            "bootstrap_lock": "lock.txt",
-            "cache": "cache",
-            "wheels": [],
-            "toolchain": {"gcc": GCC, "gxx": GXX, "cuda_home": None, "identity": "test"},
-            "env": {"TORCH_CUDA_ARCH_LIST": "9.0", "FORCE_CUDA": "1"},
-            "memory_per_job_gb": 0.001,
-            "log": "pkg.log",
-            **changes,
-        }
+        env = {"TORCH_CUDA_ARCH_LIST": "9.0", "FORCE_CUDA": "1"}
+        request = build_request(env=env, **changes)
         (self.root / "request.json").write_text(json.dumps(request))
         return [sys.executable, "-c", PROGRAM, "request.json", program, isolation, *self.arguments]
 
@@ -225,12 +207,9 @@ def test_commands_may_come_from_stdin(place: Place) -> None:
 
 
 def test_wheels_of_build_requirements_are_there(place: Place) -> None:
-    with zipfile.ZipFile(place.root / "cumm-2.0-py3-none-any.whl", "w") as archive:
-        archive.writestr("cumm.py", "here = __file__")
-        archive.writestr("cumm-2.0.dist-info/METADATA", "Name: cumm\nVersion: 2.0\n")
-        archive.writestr("cumm-2.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        archive.writestr("cumm-2.0.dist-info/RECORD", "")
     wheels = ["cumm-2.0-py3-none-any.whl"]
+    content = wheel_bytes("cumm", "2.0", files={"cumm.py": "here = __file__"})
+    (place.root / wheels[0]).write_bytes(content)
     done = place.shell("-c", "python -c 'import cumm; print(cumm.here)'", wheels=wheels)
     assert done.stdout == f"{place.fixed}/work/overlay/cumm.py\n"
 

@@ -18,9 +18,8 @@ from typing import Any
 
 from cuda_wheels.sandbox import environment, program
 from cuda_wheels.sandbox.program import ProgramError
+from cuda_wheels.tables.epoch import SOURCE_DATE_EPOCH
 
-# 1980-01-01, the first moment that a zip archive can hold.
-EPOCH = "315532800"
 COMPILED = (".so", ".pyd", ".dylib", ".dll", ".a", ".o", ".pyc")
 LICENSES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "COPYING")
 
@@ -107,7 +106,7 @@ def write(wheel: Path, members: Mapping[str, bytes]) -> None:
     from wheel.wheelfile import WheelFile, get_zipinfo_datetime
 
     # By this the library dates RECORD, too.
-    os.environ["SOURCE_DATE_EPOCH"] = EPOCH
+    os.environ["SOURCE_DATE_EPOCH"] = str(SOURCE_DATE_EPOCH)
     # The library reads name and version from the name of the file.
     scratch = wheel.parent / ".writing"
     scratch.mkdir(exist_ok=True)

@@ -7,18 +7,25 @@ import hashlib
 import http.server
 import io
 import os
+import shutil
 import socket
 import tarfile
 import threading
+import venv
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import quote, unquote
 
 # Child processes must find these modules wherever the tests' own came from.
 CHILD_ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+
+GCC = shutil.which("gcc") or "gcc"
+GXX = shutil.which("g++") or "g++"
+
+_PYPROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
 
 
 def script(path: Path, body: str) -> str:
@@ -58,8 +65,10 @@ def zip_bytes(files: Mapping[str, str], *, mode: int = 0o100644) -> bytes:
     return buffer.getvalue()
 
 
-def wheel_bytes(name: str, version: str, *, requires: str = "") -> bytes:
-    """A pure wheel with nothing but metadata."""
+def wheel_bytes(
+    name: str, version: str, *, requires: str = "", files: Mapping[str, str] | None = None
+) -> bytes:
+    """A pure wheel with metadata, and no other files but `files`."""
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
     if requires:
         metadata += f"Requires-Dist: {requires}\n"
@@ -67,8 +76,49 @@ def wheel_bytes(name: str, version: str, *, requires: str = "") -> bytes:
     wheel = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     record = f"{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n"
     return zip_bytes(
-        {f"{info}/METADATA": metadata, f"{info}/WHEEL": wheel, f"{info}/RECORD": record}
+        {
+            **(files or {}),
+            f"{info}/METADATA": metadata,
+            f"{info}/WHEEL": wheel,
+            f"{info}/RECORD": record,
+        }
     )
+
+
+def build_environment(path: Path, nvcc: str) -> Path:
+    """A build environment that holds pip, and a script in place of nvcc."""
+    venv.create(path, with_pip=True, symlinks=True)
+    script(path / "cuda/bin/nvcc", nvcc)
+    return path
+
+
+def build_inputs(root: Path, backend: str) -> Path:
+    """The files that `build_request` names; the source, with this PEP 517 backend, is returned."""
+    source = root / "source"
+    source.mkdir()
+    (source / "backend.py").write_text(backend)
+    (source / "pyproject.toml").write_text(_PYPROJECT)
+    (root / "lock.txt").touch()
+    return source
+
+
+def build_request(**changes: Any) -> dict[str, Any]:
+    """The request of the compile program for a package `pkg`, in the directory of its inputs."""
+    return {
+        "distribution": "pkg",
+        "version": "1.0",
+        "variant": "amd64-cu130-torch2.11.0-cp312",
+        "source": "source",
+        "build_lock": "lock.txt",
+        "bootstrap_lock": "lock.txt",
+        "cache": "cache",
+        "wheels": [],
+        "toolchain": {"gcc": GCC, "gxx": GXX, "cuda_home": None, "identity": "test"},
+        "env": {"TORCH_CUDA_ARCH_LIST": "9.0"},
+        "memory_per_job_gb": 0.001,
+        "log": "pkg.log",
+        **changes,
+    }
 
 
 @dataclass

@@ -22,8 +22,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from cuda_wheels.sandbox import environment
-from cuda_wheels.sandbox.program import ProgramError, is_disk_full
+from cuda_wheels.sandbox.program import ProgramError
 
 ELF_MAGIC = b"\x7fELF"
 CHUNK = 1 << 20
@@ -95,17 +94,6 @@ def _damaged(path: Path, error: Exception) -> ProgramError:
         f"{path.name} is a damaged zip archive: {str(error) or type(error).__name__}.\n"
         "Build or download it again."
     )
-
-
-@contextlib.contextmanager
-def disk_full_explained(where: Path) -> Iterator[None]:
-    """Turn a full disk into an error that says so, and how much space there is."""
-    try:
-        yield
-    except OSError as error:
-        if is_disk_full(error):
-            raise ProgramError(environment.disk_full_message(where.absolute())) from error
-        raise
 
 
 def scan(path: Path, scratch: Path) -> Contents:
