@@ -26,6 +26,49 @@ MATRIX = (
 )
 
 
+ROW_FIELDS = ("arch", "accel", "torch", "python", "cuda_arch")
+
+
+def matrix_rows():
+    """The lines of `MATRIX` that are rows, and a sentence for each other one.
+
+    A prelude must not raise: that would break every goal that reads BUILD files.
+    """
+    rows, problems, lines = [], [], {}
+    for number, row in enumerate(MATRIX, 1):
+        place = f"Line {number} of `MATRIX`, {row!r},"
+        if not isinstance(row, (tuple, list)) or len(row) != len(ROW_FIELDS):
+            count = f"{len(row)} fields" if isinstance(row, (tuple, list)) else "no fields"
+            problems.append(
+                f"{place} has {count}. A line has {len(ROW_FIELDS)}: {', '.join(ROW_FIELDS)}."
+            )
+            continue
+        wrong = [name for name, value in zip(ROW_FIELDS, row) if not isinstance(value, str)]
+        if wrong:
+            problems.append(f"{place} has what is no text as {', '.join(wrong)}. Put it in quotes.")
+            continue
+        name = row_name(*row[:4])
+        if name in lines:
+            problems.append(
+                f"{place} has the name of line {lines[name]}, {name}. Rows differ in arch, accel, "
+                "torch or python: take one of them out."
+            )
+            continue
+        lines[name] = number
+        rows.append(tuple(row))
+    return rows, problems
+
+
+def unmatched_keys(field, keys, known):
+    """A sentence for each of the `keys` that is not `known`."""
+    written = ", ".join(repr(key) if isinstance(key, tuple) else f'"{key}"' for key in known)
+    return [
+        f"`{field}` of `native_package` names {key!r}, which is of no row. What matches: {written}."
+        for key in keys
+        if key not in known
+    ]
+
+
 def row_name(arch, accel, torch, python):
     """The target name of a row: `amd64-cu130`, `amd64-cu130-torch2.11.0`, `amd64-cu130-cp311`.
 
@@ -56,20 +99,34 @@ def native_package(
     """`:src`, a `cuda_source`, and one `cuda_wheel` for each row of `MATRIX`.
 
     With `links_torch=False` rows that differ in torch alone are one wheel. `skipped` maps an
-    accelerator to why the package cannot serve it; `cpu_env` is `env` of the rows without CUDA.
+    accelerator of a row to why the package cannot serve it; `cpu_env` is `env` of the rows without CUDA.
     `prebuilt` maps the name of a row, or (arch, accel), to upstream's `prebuilt_wheel(...)` for it.
     `build_requires` names directories of packages, whose wheels for the same row are required.
     `fields` are fields of `cuda_wheel` that all rows share.
     """
-    cuda_source(name="src", source=source, **({"sources": sources} if sources is not None else {}))
-    shared = {}
-    for arch, accel, torch, python, cuda_arch in MATRIX:
+    rows, problems = matrix_rows()
+    wheels = {}
+    for arch, accel, torch, python, cuda_arch in rows:
         torch = torch if links_torch else None
         name = row_name(arch, accel, torch, python)
         row = (arch, accel, torch, python, cuda_arch)
-        if not links_torch and shared.get(name) == row:
-            continue
-        shared[name] = row
+        if wheels.setdefault(name, row) != row:
+            problems.append(
+                f"The rows named {name} differ in `cuda_arch`, {wheels[name][4]!r} and "
+                f"{cuda_arch!r}, but this package does not link torch: its wheel is one for both. "
+                "Give them the same."
+            )
+    accels = dict.fromkeys(row[1] for row in wheels.values())
+    pairs = dict.fromkeys(row[:2] for row in wheels.values())
+    problems += unmatched_keys("skipped", skipped or (), [*accels])
+    problems += unmatched_keys("prebuilt", prebuilt or (), [*pairs, *wheels])
+    cuda_source(
+        name="src",
+        source=source,
+        **({"sources": sources} if sources is not None else {}),
+        **({"problems": problems} if problems else {}),
+    )
+    for name, (arch, accel, torch, python, cuda_arch) in wheels.items():
         stand_in = (prebuilt or {}).get(name, (prebuilt or {}).get((arch, accel)))
         cuda_wheel(
             name=name,
@@ -97,7 +154,8 @@ def wheelhouses(packages, *, without_torch=(), requirements=None, **fields):
     `packages` are their directories, `without_torch` those whose wheels do not link it.
     `requirements` is the lock of the pure packages. `fields` are shared by all rows.
     """
-    for arch, accel, torch, python, cuda_arch in MATRIX:
+    # Whatever is wrong with the matrix, the wheels say.
+    for arch, accel, torch, python, cuda_arch in matrix_rows()[0]:
         name = row_name(arch, accel, torch, python)
         shared = row_name(arch, accel, None, python)
         cuda_wheelhouse(

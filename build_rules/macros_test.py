@@ -90,6 +90,85 @@ def test_rows_without_cuda_have_variables_of_their_own() -> None:
     assert wheels["amd64-cu130"]["env"] == {"FORCE_CUDA": "1"}
 
 
+ROWS = (
+    ("amd64", "cu130", "2.9.1", "3.12", "9.0"),
+    ("amd64", "cu130", "2.11.0", "3.12", "9.0"),
+    ("amd64", "cpu", "2.9.1", "3.12", ""),
+)
+
+
+def problems_with(matrix: Any, **fields: Any) -> tuple[list[str], list[str]]:
+    """What the source is told is wrong, and the names of the wheels that there are anyway."""
+    sources: list[dict[str, Any]] = []
+    names: list[str] = []
+    symbols = prelude(
+        cuda_source=lambda **others: sources.append(others),
+        cuda_wheel=lambda *, name, **others: names.append(name),
+        cuda_wheelhouse=lambda **others: None,
+    )
+    # The functions of the prelude look it up when they are called.
+    symbols["native_package"].__globals__["MATRIX"] = matrix
+    symbols["native_package"]("thing", "1.0", **{"source": "where from", **fields})
+    symbols["wheelhouses"](["packages/thing"])
+    return sources[0].get("problems", []), names
+
+
+def test_keys_that_match_no_row_are_reported_together_and_break_nothing() -> None:
+    problems, names = problems_with(
+        ROWS,
+        skipped={"cpu": "none", "gpu": "a typing error"},
+        prebuilt={("amd64", "cu12"): "wheel", "amd64-cu130": "wheel", "amd64-cu131": "wheel"},
+    )
+    assert problems == [
+        "`skipped` of `native_package` names 'gpu', which is of no row. What matches: "
+        '"cu130", "cpu".',
+        *(
+            f"`prebuilt` of `native_package` names {key}, which is of no row. What matches: "
+            "('amd64', 'cu130'), ('amd64', 'cpu'), "
+            '"amd64-cu130", "amd64-cu130-torch2.11.0", "amd64-cpu".'
+            for key in ("('amd64', 'cu12')", "'amd64-cu131'")
+        ),
+    ]
+    assert names == ["amd64-cu130", "amd64-cu130-torch2.11.0", "amd64-cpu"]
+
+
+def test_a_row_that_a_package_without_torch_shares_has_one_name_to_match() -> None:
+    (problem,), _ = problems_with(
+        ROWS, links_torch=False, prebuilt={"amd64-cu130-torch2.11.0": "wheel"}
+    )
+    assert "'amd64-cu130-torch2.11.0', which is of no row" in problem
+    assert '"amd64-cu130", "amd64-cpu".' in problem
+
+
+def test_lines_that_are_no_rows_are_reported_together_and_break_nothing() -> None:
+    problems, names = problems_with(
+        (
+            *ROWS,
+            ("arm64", "cu130", "2.9.1", "3.12"),
+            "arm64",
+            ("arm64", "cu130", "2.9.1", 3.12, ["9.0"]),
+            ("amd64", "cpu", "2.9.1", "3.12", "9.0"),
+        )
+    )
+    short, text, types, double = problems
+    assert short == (
+        "Line 4 of `MATRIX`, ('arm64', 'cu130', '2.9.1', '3.12'), has 4 fields. A line has 5: arch, "
+        "accel, torch, python, cuda_arch."
+    )
+    assert "Line 5 of `MATRIX`, 'arm64', has no fields." in text
+    assert "as python, cuda_arch. Put it in quotes." in types
+    assert "Line 7" in double and "the name of line 3, amd64-cpu." in double
+    assert len(names) == len(ROWS)
+
+
+def test_a_package_without_torch_cannot_serve_two_lists_of_gpus_with_one_wheel() -> None:
+    rows = (*ROWS[:1], ("amd64", "cu130", "2.11.0", "3.12", "8.0 9.0"))
+    assert problems_with(rows)[0] == []
+    (problem,), names = problems_with(rows, links_torch=False)
+    assert "The rows named amd64-cu130 differ in `cuda_arch`, '9.0' and '8.0 9.0'" in problem
+    assert names == ["amd64-cu130"]
+
+
 def test_files_of_the_repository_are_named_by_the_package() -> None:
     sources, _ = expand(source="files", sources=["setup.py"])
     assert sources == [{"name": "src", "source": "files", "sources": ["setup.py"]}]

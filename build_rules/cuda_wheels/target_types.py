@@ -91,9 +91,25 @@ class SourceFilesField(MultipleSourcesField):
         """)
 
 
+class DeclarationProblemsField(StringSequenceField):
+    alias: ClassVar[str] = "problems"
+    help = help_text("""
+        What is wrong with a call of `native_package` or with `MATRIX`, one sentence each.
+        `native_package` sets it.
+
+        The wheels of this source are refused with it: an error while targets are read would break
+        every goal, `list` included.
+        """)
+
+
 class CudaSourceTarget(Target):
     alias: ClassVar[str] = "cuda_source"
-    core_fields = (*COMMON_TARGET_FIELDS, SourceOriginField, SourceFilesField)
+    core_fields = (
+        *COMMON_TARGET_FIELDS,
+        SourceOriginField,
+        SourceFilesField,
+        DeclarationProblemsField,
+    )
     help = help_text("""
         The pinned source of a native package: an archive, a source distribution, a commit or files
         of this repository, with the patches that make it build.

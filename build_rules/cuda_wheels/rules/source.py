@@ -37,6 +37,7 @@ from cuda_wheels.tables.accelerators import cuda_version
 from cuda_wheels.tables.patches import PatchHeader, parse_header, selects
 from cuda_wheels.target_types import (
     AccelField,
+    DeclarationProblemsField,
     SourceFilesField,
     SourceOriginField,
     TorchField,
@@ -144,6 +145,7 @@ async def read_package_source(request: PackageSourceRequest) -> PackageSource:
         patches,
         tuple(path for path in files if _relative(address, path).startswith("overlay/")),
         (
+            *(f"{address}: {text}" for text in target[DeclarationProblemsField].value or ()),
             *origin.problems(),
             *missing_files(address, sources.value or (), files),
             *header_problems,

@@ -237,3 +237,18 @@ def test_a_wheel_waits_for_the_lock_of_what_it_requires(rule_runner: RuleRunner)
     assert found.status == Status.PENDING
     assert "thing:wheel1, which is pending" in found.reasons[0]
     assert "cuda-lock thing:wheel1" in found.reasons[0]
+
+
+def test_what_is_wrong_with_the_declaration_refuses_the_wheels_and_no_other_goal(
+    rule_runner: RuleRunner,
+) -> None:
+    problems = ["Line 2 of `MATRIX` has 4 fields.", "`skipped` names 'gpu'."]
+    source = f"cuda_source(name='src', source=files_source('.'), problems={problems})\n"
+    wheel = f"cuda_wheel(name='wheel', **{FIELDS!r})\n"
+    rule_runner.write_files({"thing/BUILD": source + wheel})
+    target = rule_runner.get_target(Address("thing", target_name="wheel"))
+    request = CudaWheelRequest(CudaWheelFieldSet.create(target))
+    found = rule_runner.request(WheelStatus, [request])
+    assert found.status == Status.REFUSED
+    for problem in problems:
+        assert f"thing:src: {problem}" in found.reasons
