@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cuda_wheels.audit.wheelhouse import WheelhouseError
 from verify.report import PASSED, Line, kernel_table
-from verify.wheelhouse import WheelhouseError
 
 SCHEMA = 1
 STAGES = ("import", "kernels", "model", "train")

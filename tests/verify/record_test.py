@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from cuda_wheels.audit.wheelhouse import WheelhouseError
 from cuda_wheels.tables.verified import VERIFIED_RUNS, NativeWheel, VerifiedRun
 from verify import main as tool
 from verify.record import Record, read_record, record
-from verify.wheelhouse import WheelhouseError
 
 PAGE = Path("docs/verification.md")
 RECORDS = [read_record(path) for path in sorted(Path("docs/verification").glob("*.json"))]
@@ -148,12 +148,12 @@ def _verified_runs(record: Record) -> set[VerifiedRun]:
     }
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.date)
+@pytest.mark.parametrize("record", RECORDS, ids=[record.date for record in RECORDS])
 def test_the_page_has_the_table_of_each_record(record: Record) -> None:
     assert record.table() in PAGE.read_text()
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.date)
+@pytest.mark.parametrize("record", RECORDS, ids=[record.date for record in RECORDS])
 def test_what_a_record_says_is_data_too(record: Record) -> None:
     assert _verified_runs(record)
     assert _verified_runs(record) <= set(VERIFIED_RUNS)

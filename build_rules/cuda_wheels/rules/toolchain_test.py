@@ -211,5 +211,5 @@ def test_an_image_is_for_one_arch_and_accelerator(row: Row, wrong: bool) -> None
     problems = image_problems(host, row)
     assert bool(problems) is wrong
     if wrong:
-        assert IMAGE["name"] in problems[0] and f"`{row.arch}-{row.accel}`" in problems[0]
+        assert str(IMAGE["name"]) in problems[0] and f"`{row.arch}-{row.accel}`" in problems[0]
     assert image_problems(HOST, row) == ()

@@ -302,6 +302,8 @@ def _told(address: str, service: str) -> Iterator[None]:
         yield
     except requests.HTTPError as error:
         response = error.response
+        if response is None:
+            raise ProgramError(f"{address} cannot be reached: {error}") from error
         said = f"{response.status_code} {response.reason}"
         if response.status_code in (401, 403):
             raise ProgramError(

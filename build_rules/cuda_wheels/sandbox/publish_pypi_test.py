@@ -188,7 +188,7 @@ def test_where_credentials_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
     import keyring.backends.fail
 
     class Ring(keyring.backend.KeyringBackend):
-        priority = 1  # type: ignore[assignment]
+        priority = 1
 
         def get_password(self, service: str, username: str) -> str | None:
             return "of-the-ring" if (service, username) == ("http://x/", "ada") else None
