@@ -80,6 +80,30 @@ def test_exactly_what_depends_on_a_patch_is_rebuilt(checkout: Checkout) -> None:
         assert set(run.processes) == {EVERY_SESSION, *ran}
 
 
+def _addresses(checkout: Checkout, *arguments: str) -> set[str]:
+    run = checkout.pants(*arguments)
+    assert run.returncode == 0, "\n" + run.output
+    return set(run.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("package", "rebuilt"), [("cumm", ("cumm", "spconv")), ("spconv", ("spconv",))]
+)
+def test_a_patch_of_a_recipe_reaches_its_wheels_and_those_that_require_them(
+    checkout: Checkout, package: str, rebuilt: tuple[str, ...]
+) -> None:
+    patch = next((checkout.root / "packages" / package / "patches").iterdir())
+    reached = _addresses(
+        checkout, "dependents", "--transitive", str(patch.relative_to(checkout.root))
+    )
+    wheels = _addresses(
+        checkout, "--filter-target-type=cuda_wheel", "list", *(f"packages/{p}:" for p in rebuilt)
+    )
+    assert f"packages/{package}:amd64-cu130" in wheels
+    # What else there is are the wheelhouses that these are in.
+    assert {one for one in reached if one.startswith("packages/")} == wheels
+
+
 def test_the_log_is_named_before_it_is_written(checkout: Checkout) -> None:
     _patch(checkout, "beta")
     run = _package(checkout)
