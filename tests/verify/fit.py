@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Callable
 
 from cuda_wheels.audit.wheelhouse import CAPABILITY_FLOORS, Summary
 from cuda_wheels.tables.accelerators import cuda_major, cuda_version, driver_floor, find_accelerator
@@ -48,6 +49,15 @@ def select(summaries: Iterable[Summary], host: Host) -> Choice:
     best = max(map(_rank, fitting))
     winners = tuple(summary for summary in fitting if _rank(summary) == best)
     return Choice(winners[0], (), fits) if len(winners) == 1 else Choice(None, winners, fits)
+
+
+def detailed(choice: Choice, host: Host, describe: Callable[[Summary], Summary]) -> Choice:
+    """The same choice, with what `describe` knows of the chosen one beyond what lists it."""
+    if choice.chosen is None:
+        return choice
+    full = describe(choice.chosen)
+    fits = tuple(fit(full, host) if one.summary == choice.chosen else one for one in choice.fits)
+    return Choice(full, choice.tied, fits)
 
 
 def _rank(summary: Summary) -> tuple[tuple[int, ...], ...]:

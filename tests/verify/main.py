@@ -22,7 +22,7 @@ from typing import Any
 from cuda_wheels.audit.wheelhouse import TAGS, Summary, WheelhouseError, read_summary
 from verify import stages
 from verify.environment import Environment, torch_facts
-from verify.fit import DISK_NEEDED_GB, Choice, fit, select
+from verify.fit import DISK_NEEDED_GB, Choice, detailed, fit, select
 from verify.host import Gpu, read_host
 from verify.install import Origins, install_beside, install_venv
 from verify.record import read_record, record
@@ -37,7 +37,7 @@ from verify.report import (
     stage_json,
     stage_text,
 )
-from verify.sources import fetch, find, is_address
+from verify.sources import Source, fetch, find, is_address, open_source
 
 SUCCESS, FAILURE, USAGE, UNCHECKED, TIE = 0, 1, 2, 3, 4
 
@@ -51,7 +51,10 @@ def _parser() -> argparse.ArgumentParser:
         prog="verify", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    source_help = "a wheelhouse, a folder of wheelhouses, or the address of such a tree"
+    source_help = (
+        "a wheelhouse, a folder of wheelhouses, or an address: that of such a tree (https://), of a "
+        "repository of a registry (oci://HOST/NAME) or of a package index (pypi:https://HOST/)"
+    )
 
     def command(name: str, text: str, source: str, environment: bool) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text)
@@ -215,25 +218,31 @@ class _Run:
             self.folder = Path(source)
             self.summary = replace(read_summary(self.folder), sums=self.arguments.sha256sums)
             return False
-        self.choice = select(find(source), self.host)
-        chosen = self.choice.chosen
-        if chosen is None:
-            self._add(_choice_stage(self.choice))
-            return bool(self.choice.tied)
-        if self.arguments.sha256sums:
-            chosen = replace(chosen, sums=self.arguments.sha256sums)
-        self._add(_choice_stage(self.choice))
-        self.summary = chosen
-        if is_address(source):
-            if command == "select" and self.arguments.download is None:
-                return False
-            into = self.arguments.download or Path(self._scratch())
-            self.folder = fetch(chosen, into, lambda text: print(text, file=sys.stderr))
-            # The folder has what the index leaves out: packages, and which are skipped.
-            self.summary = replace(read_summary(self.folder), sums=chosen.sums)
+        server = open_source(source) if is_address(source) else None
+        summaries = server.find() if server else find(source)
+        if server and server.names_one and command != "select":
+            (self.summary,) = summaries
         else:
-            self.folder = Path(chosen.path)
+            self.choice = select(summaries, self.host)
+            if server and self.choice.chosen:
+                self.choice = detailed(self.choice, self.host, server.describe)
+            self._add(_choice_stage(self.choice))
+            if self.choice.chosen is None:
+                return bool(self.choice.tied)
+            self.summary = self.choice.chosen
+        if self.arguments.sha256sums:
+            self.summary = replace(self.summary, sums=self.arguments.sha256sums)
+        if server is None:
+            self.folder = Path(self.summary.path)
+        elif self.arguments.download or command not in ("select", "doctor"):
+            self._fetch(server, self.summary)
         return False
+
+    def _fetch(self, server: Source, summary: Summary) -> None:
+        into = self.arguments.download or Path(self._scratch())
+        self.folder = fetch(server, summary, into, lambda text: print(text, file=sys.stderr))
+        # The folder has what an index leaves out: packages, and which are skipped.
+        self.summary = replace(read_summary(self.folder), sums=summary.sums)
 
     def _is_tree(self) -> bool:
         """Whether the source is a folder, but itself no wheelhouse."""

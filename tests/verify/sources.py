@@ -1,22 +1,25 @@
-"""Where wheelhouses come from: a folder, a tree of them, or such a tree on a web server.
+"""Where wheelhouses come from: a folder, a tree of them on a disk or a web server, a registry, an index.
 
 A tree on a server has `index.json` at its top, see docs/verify.md:
 
     {"schema": 1, "wheelhouses": [{"path": "...", "tags": {...}, "glibc": "2.28",
                                    "date": "2026.11.30", "sha256sums": "..."}]}
+
+`registry` reads an OCI registry, `package_index` what an upload API fills.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
 import urllib.parse
-import urllib.request
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Protocol
 
 from cuda_wheels.audit.wheelhouse import (
     MANIFEST,
@@ -33,22 +36,53 @@ from cuda_wheels.audit.wheelhouse import (
     sha256,
     summarize,
 )
+from verify import package_index, registry
+from verify.package_index import PackageIndex
+from verify.registry import Registry
+from verify.web import Client
 
 INDEX = "index.json"
-TIMEOUT_S = 60
+
+
+class Source(Protocol):
+    """A server that has wheelhouses; each raises WheelhouseError for what it cannot read."""
+
+    @property
+    def names_one(self) -> bool:
+        """Whether its address is that of one release."""
+
+    def find(self) -> tuple[Summary, ...]:
+        """All of them, by what is needed to choose."""
+
+    def describe(self, summary: Summary) -> Summary:
+        """One of them with packages, and with what is skipped."""
+
+    def download(self, summary: Summary, folder: Path, say: Callable[[str], None]) -> None:
+        """All files of one of them, each compared with its sha256."""
 
 
 def is_address(source: str) -> bool:
-    return source.startswith(("http://", "https://"))
+    return source.startswith(("http://", "https://", registry.SCHEME, package_index.SCHEME))
+
+
+def open_source(source: str) -> Source:
+    """The server that an address names; raises WheelhouseError for one that is malformed."""
+    if source.startswith(registry.SCHEME):
+        return Registry.parse(source)
+    if source.startswith(package_index.SCHEME):
+        return PackageIndex.parse(source)
+    return Tree(source.rstrip("/"))
 
 
 def find(source: str) -> tuple[Summary, ...]:
     """Every wheelhouse of a source, by path; raises WheelhouseError if there is none."""
     if is_address(source):
-        return _on_server(source)
+        return open_source(source).find()
     root = Path(source)
     if not root.is_dir():
-        raise WheelhouseError(f"{source} is no folder, and no address (http://, https://).")
+        raise WheelhouseError(
+            f"{source} is no folder, and no address (http://, https://, oci:, pypi:)."
+        )
     found = []
     sums = _sums_of_index(root)
     for folder, folders, files in os.walk(root):
@@ -86,28 +120,61 @@ def _entries(document: Any, where: str) -> list[dict[str, Any]]:
     return wheelhouses
 
 
-def _on_server(source: str) -> tuple[Summary, ...]:
-    base = source.rstrip("/")
-    address = f"{base}/{INDEX}"
-    found = []
-    for entry in _entries(_json(address), address):
-        path = f"{base}/{urllib.parse.quote(entry['path'])}"
-        try:
-            tags = parse_tags(entry.get("tags"))
-        except WheelhouseError as error:
-            raise WheelhouseError(f"{address}, {entry['path']}: {error}") from None
-        # The index says what is needed to choose; packages and skipped ones stand in the manifest.
-        manifest = {"glibc": entry.get("glibc"), "date": entry.get("date")}
-        if manifest["glibc"] is None:
-            manifest = {**_json(f"{path}/{MANIFEST}"), "date": entry.get("date")}
-        summary = summarize(path, tags, entry.get("tags"), manifest)
-        found.append(replace(summary, sums=entry.get("sha256sums")))
-    if not found:
-        raise WheelhouseError(f"{address} lists no wheelhouse.")
-    return tuple(found)
+@dataclass(frozen=True)
+class Tree:
+    """A tree of wheelhouses on a web server."""
+
+    address: str
+
+    @property
+    def names_one(self) -> bool:
+        return False
+
+    def find(self) -> tuple[Summary, ...]:
+        address = f"{self.address}/{INDEX}"
+        found = []
+        for entry in _entries(self._client.read(address).json(), address):
+            path = f"{self.address}/{urllib.parse.quote(entry['path'])}"
+            try:
+                tags = parse_tags(entry.get("tags"))
+            except WheelhouseError as error:
+                raise WheelhouseError(f"{address}, {entry['path']}: {error}") from None
+            manifest = {"glibc": entry.get("glibc"), "date": entry.get("date")}
+            sums = entry.get("sha256sums")
+            summary = summarize(path, tags, entry.get("tags"), manifest, sums)
+            # The index says what is needed to choose, but may leave this out.
+            found.append(summary if summary.glibc is not None else self.describe(summary))
+        if not found:
+            raise WheelhouseError(f"{address} lists no wheelhouse.")
+        return tuple(found)
+
+    def describe(self, summary: Summary) -> Summary:
+        manifest = self._client.read(f"{summary.path}/{MANIFEST}").json()
+        tags = {"verified": dict(summary.verified)}
+        full = summarize(summary.path, summary.tags, tags, manifest, summary.sums)
+        return replace(full, date=summary.date)
+
+    def download(self, summary: Summary, folder: Path, say: Callable[[str], None]) -> None:
+        sums = folder / SUMS
+        self._client.save(f"{summary.path}/{SUMS}", sums)
+        for name, digest in parse_sums(sums.read_text("utf-8", "replace")).items():
+            say(f"fetching {name}")
+            file = folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._client.save(f"{summary.path}/{urllib.parse.quote(name)}", file)
+            if sha256(file) != digest:
+                raise WheelhouseError(
+                    f"{summary.path}/{name} has sha256 {sha256(file)}, but {SUMS} says {digest}."
+                )
+
+    @cached_property
+    def _client(self) -> Client:
+        return Client(self.address)
 
 
-def fetch(summary: Summary, into: Path, say: Callable[[str], None] = lambda text: None) -> Path:
+def fetch(
+    source: Source, summary: Summary, into: Path, say: Callable[[str], None] = lambda text: None
+) -> Path:
     """A wheelhouse of a server, checked file by file; raises WheelhouseError if it lies.
 
     It appears under its name only when it is complete. What is there already is checked alone.
@@ -116,14 +183,9 @@ def fetch(summary: Summary, into: Path, say: Callable[[str], None] = lambda text
     if summary.date and is_inside(summary.date):
         target = target / summary.date
     if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=target.parent))
-        try:
-            _download(summary, partial, say)
-            partial.chmod(0o755)
+        with _partial(target) as partial:
+            source.download(summary, partial, say)
             partial.rename(target)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
     wrong = list(problems(target, summary.sums))
     if not wrong and read_summary(target).tags != summary.tags:
         wrong.append(
@@ -134,34 +196,13 @@ def fetch(summary: Summary, into: Path, say: Callable[[str], None] = lambda text
     return target
 
 
-def _download(summary: Summary, folder: Path, say: Callable[[str], None]) -> None:
-    sums = folder / SUMS
-    _get(f"{summary.path}/{SUMS}", sums)
-    for name, digest in parse_sums(sums.read_text(encoding="utf-8", errors="replace")).items():
-        say(f"fetching {name}")
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        _get(f"{summary.path}/{urllib.parse.quote(name)}", file)
-        if sha256(file) != digest:
-            raise WheelhouseError(
-                f"{summary.path}/{name} has sha256 {sha256(file)}, but {SUMS} says {digest}."
-            )
-
-
-def _json(address: str) -> Any:
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "document"
-        _get(address, file)
-        try:
-            return json.loads(file.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise WheelhouseError(f"{address} is not JSON: {error}.") from None
-
-
-def _get(address: str, file: Path) -> None:
+@contextmanager
+def _partial(target: Path) -> Iterator[Path]:
+    """A folder beside the target that is gone afterwards, unless it was renamed."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=".partial-", dir=target.parent))
+    folder.chmod(0o755)
     try:
-        with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer, file.open("wb") as out:
-            shutil.copyfileobj(answer, out)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise WheelhouseError(f"{address} cannot be fetched: {reason}.") from None
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

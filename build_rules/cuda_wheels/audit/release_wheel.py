@@ -30,6 +30,11 @@ def is_release(file: str) -> bool:
     return _NAME.fullmatch(file) is not None
 
 
+def version_of(file: str) -> str:
+    """The version of a release, from the name of its file."""
+    return file.split("-")[1]
+
+
 def date_of(file: str) -> str:
     """The release's name, `2026.01.05` or `2026.01.05.1`, from the name of its file."""
     found = _NAME.fullmatch(file)

@@ -110,8 +110,13 @@ def read_summary(path: Path) -> Summary:
     return summarize(str(path), tags, document, load(path / MANIFEST))
 
 
-def summarize(path: str, tags: Tags, tags_document: Any, manifest: Any) -> Summary:
-    """What matters of the two documents; a manifest that is no object says nothing."""
+def summarize(
+    path: str, tags: Tags, tags_document: Any, manifest: Any, sums: str | None = None
+) -> Summary:
+    """What matters of the two documents; a manifest that is no object says nothing.
+
+    `sums` is the sha256 that its SHA256SUMS must have, from whoever lists it.
+    """
     manifest = manifest if isinstance(manifest, dict) else {}
     verified = tags_document.get("verified") if isinstance(tags_document, dict) else None
     wheels = _objects(manifest.get("wheels"))
@@ -126,6 +131,7 @@ def summarize(path: str, tags: Tags, tags_document: Any, manifest: Any) -> Summa
             (str(one.get("package")), str(one.get("reason")))
             for one in _objects(manifest.get("skipped"))
         ),
+        sums=sums,
         ptx_for=tuple(arch for arch in tags.cuda_arch if any(_by_ptx(w, arch) for w in wheels)),
     )
 

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import datetime
 import hashlib
+import http.server
+import json
 import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
+import urllib.parse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,13 +42,15 @@ class Server:
 
 
 @contextlib.contextmanager
-def package_index(folder: Path, *, password: bool = False) -> Iterator[Server]:
-    """pypiserver; with `password` uploads want USER and PASSWORD."""
+def package_index(
+    folder: Path, *, password: bool = False, guarded: str = "update"
+) -> Iterator[Server]:
+    """pypiserver; with `password` what is `guarded` wants USER and PASSWORD."""
     files = folder / "packages"
     files.mkdir(parents=True)
     digest = base64.b64encode(hashlib.sha1(PASSWORD.encode()).digest()).decode()
     (folder / "htpasswd").write_text(f"{USER}:{{SHA}}{digest}\n")
-    guard = ["-P", str(folder / "htpasswd"), "-a", "update"] if password else ["-P", ".", "-a", "."]
+    guard = ["-P", str(folder / "htpasswd"), "-a", guarded] if password else ["-P", ".", "-a", "."]
     port = _free_port()
     command = [sys.executable, "-m", "pypiserver", "run", "-p", str(port), "-i", "127.0.0.1", "-v"]
     command += ["--disable-fallback", "--backend", "simple-dir", *guard, str(files)]
@@ -51,24 +59,109 @@ def package_index(folder: Path, *, password: bool = False) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def oci_registry(folder: Path, *, password: bool = False) -> Iterator[Server]:
-    """Debian's docker-registry; with `password` everything wants USER and PASSWORD."""
+def oci_registry(
+    folder: Path, *, password: bool = False, tokens: TokenServer | None = None
+) -> Iterator[Server]:
+    """Debian's docker-registry; with `password` everything wants USER and PASSWORD.
+
+    With `tokens` it wants one of that server's tokens instead.
+    """
     program = shutil.which(REGISTRY)
     if program is None:
         pytest.skip(f"there is no {REGISTRY} here (`apt-get install {REGISTRY}`)")
     files = folder / "registry"
-    files.mkdir(parents=True)
+    files.mkdir(parents=True, exist_ok=True)
     (folder / "htpasswd").write_text(f"{BCRYPT}\n")
     port = _free_port()
-    guard = f"auth: {{htpasswd: {{realm: test, path: {folder / 'htpasswd'}}}}}\n"
+    guard = (
+        f"auth: {{htpasswd: {{realm: test, path: {folder / 'htpasswd'}}}}}\n" if password else ""
+    )
+    if tokens:
+        known = f"service: registry, issuer: test, rootcertbundle: {tokens.certificate}"
+        guard = f"auth: {{token: {{realm: '{tokens.url}', {known}}}}}\n"
     (folder / "config.yml").write_text(
         "version: 0.1\n"
         "log: {level: info, accesslog: {disabled: false}}\n"
         f"storage: {{filesystem: {{rootdirectory: {files}}}, delete: {{enabled: true}}}}\n"
-        f"http: {{addr: 127.0.0.1:{port}}}\n" + (guard if password else "")
+        f"http: {{addr: 127.0.0.1:{port}}}\n{guard}"
     )
     with _running([program, "serve", str(folder / "config.yml")], port, folder / "log"):
         yield Server(f"http://127.0.0.1:{port}", files, folder / "log")
+
+
+@dataclass(frozen=True)
+class TokenServer:
+    """What gives out tokens for a registry that trusts its certificate, for USER and PASSWORD."""
+
+    url: str
+    certificate: Path
+
+
+@contextlib.contextmanager
+def token_server(folder: Path, seen: list[str]) -> Iterator[TokenServer]:
+    """By the token protocol of registries; `seen` gets what is asked of it."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+    key = rsa.generate_private_key(65537, 2048)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    folder.mkdir(parents=True)
+    path = folder / "certificate.pem"
+    path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    der = base64.b64encode(certificate.public_bytes(serialization.Encoding.DER)).decode()
+
+    def token(scope: str) -> str:
+        kind, name, actions = scope.split(":")
+        claims = {
+            "iss": "test",
+            "aud": "registry",
+            "exp": int(time.time()) + 300,
+            "nbf": int(time.time()) - 10,
+            "access": [{"type": kind, "name": name, "actions": actions.split(",")}],
+        }
+        parts = [{"typ": "JWT", "alg": "RS256", "x5c": [der]}, claims]
+        text = ".".join(_url64(json.dumps(part).encode()) for part in parts)
+        signature = key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
+        return f"{text}.{_url64(signature)}"
+
+    wanted = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.path)
+            query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
+            allowed = self.headers.get("Authorization") == wanted
+            self.send_response(200 if allowed else 401)
+            self.end_headers()
+            if allowed:
+                self.wfile.write(json.dumps({"token": token(query["scope"][0])}).encode())
+
+        def log_message(self, *arguments: Any) -> None: ...
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield TokenServer(f"http://127.0.0.1:{server.server_address[1]}/token", path)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _url64(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
 @contextlib.contextmanager
