@@ -36,6 +36,33 @@ def test_every_row_of_the_matrix_can_be_built(row: tuple[str, ...]) -> None:
     assert row_problems(Row(arch, accel, torch, python, tuple(cuda_arch.split()))) == ()
 
 
+# The requirements' rows: what a user's host looks for, by architecture and accelerator.
+RECOMMENDED = {
+    ("amd64", "cu126"): "8.0 8.6 8.9 9.0",
+    ("amd64", "cu128"): "8.0 8.6 8.9 9.0 10.0 12.0",
+    ("amd64", "cu129"): "8.0 8.6 8.9 9.0 10.0 10.3 12.0",
+    ("amd64", "cu130"): "8.0 8.6 8.9 9.0 10.0 10.3 12.0",
+    ("amd64", "cpu"): "",
+    ("arm64", "cu126"): "8.0 8.6 8.9 9.0",
+    ("arm64", "cu128"): "8.0 8.6 8.9 9.0 10.0 12.0",
+    ("arm64", "cu129"): "8.0 8.6 8.9 9.0 10.0 10.3 12.0 12.1",
+    ("arm64", "cu130"): "8.0 8.6 8.9 9.0 10.0 10.3 12.0 12.1",
+    ("arm64", "cpu"): "",
+}
+
+
+@pytest.mark.parametrize(("variant", "cuda_arch"), RECOMMENDED.items(), ids=str)
+def test_the_matrix_has_the_recommended_rows(variant: tuple[str, str], cuda_arch: str) -> None:
+    assert (*variant, "2.9.1", "3.12", cuda_arch) in prelude()["MATRIX"]
+
+
+@pytest.mark.parametrize("torch", ["2.11.0", "2.13.0"])
+@pytest.mark.parametrize("arch", ["amd64", "arm64"])
+def test_newer_torch_takes_the_archs_of_its_accelerator(arch: str, torch: str) -> None:
+    row = (arch, "cu130", torch, "3.12", RECOMMENDED[arch, "cu130"])
+    assert row in prelude()["MATRIX"]
+
+
 def expand(**fields: Any) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
     """The `cuda_source`s and, by name, the `cuda_wheel`s that `native_package` declares."""
     sources: list[dict[str, Any]] = []
