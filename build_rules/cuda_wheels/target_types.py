@@ -512,9 +512,10 @@ class WheelhouseWheelsField(SpecialCasedDependencies):
 class WheelhouseRequirementsField(StringField):
     alias: ClassVar[str] = "requirements"
     help = help_text("""
-        The lock of the pure packages that belong to the wheels, by its path from the top of the
-        repository, for instance `"3rdparty/python/pypi.txt"`: pip's format, each line a pin with
-        hashes. It becomes `requirements-pypi.txt`.
+        The lock of what belongs to the wheels and comes from the package index, by its path from
+        the top of the repository, for instance `"3rdparty/python/pypi.txt"`: pip's format, each
+        line a pin with hashes. It becomes `requirements-pypi.txt`. Where there is one, it must pin
+        all that the wheels require; without it an installer resolves that.
         """)
 
 

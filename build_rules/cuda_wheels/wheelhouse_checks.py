@@ -87,6 +87,7 @@ def set_problems(
         *_toolchains(wheels),
         *_pinned_too(wheels, pins),
         *_unmet(row, wheels, pins),
+        *_unlocked(row, wheels, pins),
     )
 
 
@@ -136,10 +137,29 @@ def _pinned_too(wheels: Iterable[HouseWheel], pins: Mapping[str, str]) -> tuple[
     )
 
 
+def _versions(row: Row, wheels: Iterable[HouseWheel], pins: Mapping[str, str]) -> dict[str, str]:
+    """Normalized name -> version, of all that an environment has after the installation."""
+    versions = {canonical_name(one.facts.name): one.facts.version for one in wheels}
+    return {**pins, **versions, **({"torch": row.torch} if row.torch else {})}
+
+
+def _unlocked(row: Row, wheels: Sequence[HouseWheel], pins: Mapping[str, str]) -> tuple[str, ...]:
+    """Requirements that neither the lock nor a wheel has, where there is a lock."""
+    found = _versions(row, wheels, pins)
+    return tuple(
+        f"{wheel.address} requires `{text}`, which neither `requirements` pins nor a wheel is: an "
+        "installation would take whatever the package index has that day. Name it in the package's "
+        "requirements.in and lock it: `3rdparty/python/lock pypi`."
+        for wheel in wheels
+        for text in wheel.facts.requires_dist
+        for requirement in [_REQUIREMENT.fullmatch(text)]
+        if pins and requirement and canonical_name(requirement[1]) not in found
+    )
+
+
 def _unmet(row: Row, wheels: Sequence[HouseWheel], pins: Mapping[str, str]) -> tuple[str, ...]:
     """Requirements that a wheel or a pin of the set has, in a version that does not do."""
-    versions = {canonical_name(one.facts.name): one.facts.version for one in wheels}
-    found = {**pins, **versions, **({"torch": row.torch} if row.torch else {})}
+    found = _versions(row, wheels, pins)
     problems = []
     for wheel in wheels:
         for text in wheel.facts.requires_dist:

@@ -82,6 +82,10 @@ def test_wheels_that_go_together() -> None:
     assert set_problems(ROW, (CUMM, SPCONV), PINS) == ()
 
 
+def test_without_a_lock_the_installer_resolves_what_wheels_require() -> None:
+    assert set_problems(ROW, (wheel("a", facts={"requires_dist": ("scipy",)}),), {}) == ()
+
+
 @pytest.mark.parametrize(
     ("wheels", "words"),
     [
@@ -121,6 +125,11 @@ def test_wheels_that_go_together() -> None:
             id="a requirement that torch does not meet",
         ),
         pytest.param((wheel("pccm"),), ("`requirements` pins", "0.4.16"), id="pinned too"),
+        pytest.param(
+            (wheel("torch-sparse", facts={"requires_dist": ("scipy",)}),),
+            ("packages/torch-sparse:x requires `scipy`", "lock pypi"),
+            id="a requirement that is not locked",
+        ),
     ],
 )
 def test_wheels_that_do_not_go_together(

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+from uv import find_uv_bin
 
 LOCK = Path("3rdparty/python/pypi.txt")
 REQUIREMENTS = sorted(Path("packages").glob("*/requirements.in"))
+# What is built here, and what comes from the index as it is.
+NATIVE = [path for path in REQUIREMENTS if "native_package(" in path.with_name("BUILD").read_text()]
+PURE = [path for path in REQUIREMENTS if path not in NATIVE]
 
 
 def locked(lock: Path) -> dict[str, Version]:
@@ -25,14 +31,34 @@ def requirements(path: Path) -> list[Requirement]:
 
 
 def test_these_packages_come_from_the_index() -> None:
-    assert [path.parent.name for path in REQUIREMENTS] == ["ocnn", "pccm", "torch-geometric"]
+    assert [path.parent.name for path in PURE] == ["ocnn", "pccm", "torch-geometric"]
+
+
+@pytest.mark.parametrize("path", PURE, ids=lambda path: path.parent.name)
+def test_a_pure_package_asks_for_itself(path: Path) -> None:
+    (wanted,) = requirements(path)
+    assert wanted.name == path.parent.name
 
 
 @pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.parent.name)
 def test_the_lock_has_what_a_package_asks_for(path: Path) -> None:
-    (wanted,) = requirements(path)
-    assert wanted.name == path.parent.name
-    assert locked(LOCK)[canonicalize_name(wanted.name)] in wanted.specifier
+    for wanted in requirements(path):
+        assert locked(LOCK)[canonicalize_name(wanted.name)] in wanted.specifier
+
+
+def test_the_lock_is_complete(tmp_path: Path) -> None:
+    """Each package that it pins finds what it requires there too, but for torch's own index."""
+    uv = find_uv_bin()
+    environment = tmp_path / "venv"
+    subprocess.run([uv, "venv", "-q", "--python", sys.executable, environment], check=True)
+    python = str(environment / "bin/python")
+    options = ["--python", python, "--no-deps", "--require-hashes", "--only-binary=:all:"]
+    subprocess.run([uv, "pip", "install", "-q", *options, "-r", str(LOCK)], check=True)
+    checked = subprocess.run(
+        [uv, "pip", "check", "--python", python], capture_output=True, text=True, check=False
+    )
+    missing = re.findall(r"requires `([\w.-]+)", checked.stderr)
+    assert {canonicalize_name(name) for name in missing} <= {"torch", "torchvision"}, checked.stderr
 
 
 def test_every_pin_has_hashes() -> None:
