@@ -38,6 +38,7 @@ def links(folder: Path, *, other_torch: bool = False) -> Path:
     """A folder of wheels with torch, and a second torch that a requirement may ask for."""
     folder.mkdir()
     fake.write_wheel(folder, "torch", "2.11.0+cpu", "py3-none-any", {"torch.py": TORCH})
+    fake.write_wheel(folder, *fake.LEAF)
     if other_torch:
         fake.write_wheel(folder, "torch", "2.12.0+cpu", "py3-none-any", {"torch.py": TORCH})
     return folder
@@ -144,7 +145,7 @@ def test_a_tree_on_a_server(
     tmp_path: Path, server: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tree = tmp_path / "tree"
-    house = cpu_house(tree)
+    house = fake.write_wheelhouse(tree, CPU, "cpu.torch2.11.0", "py3", date="2026.11.30")
     publish(tree, house, date="2026.11.30")
     code, found = run(capsys, "select", server, "--download", tmp_path / "got")
     name = f"linux-amd64/cpu/torch2.11.0-cp{PYTHON.replace('.', '')}/2026.11.30"

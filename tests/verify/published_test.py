@@ -101,8 +101,8 @@ def test_select_among_releases(
     tmp_path: Path, server: Server, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     publish(server, kind, house(tmp_path / "a"), "2026.11.29")
-    (newer := house(tmp_path / "b")).joinpath("requirements-pypi.txt").write_text("# other\n")
-    fake.write_sums(newer)
+    newer = house(tmp_path / "b")
+    fake.write_requirements(newer, "# other\n")
     publish(server, kind, newer, "2026.11.30")
     publish(server, kind, house(tmp_path / "c", torch="2.12.0", arch="arm64"), "2026.11.30")
     code, found = run(capsys, "select", address(server, kind))
@@ -152,6 +152,7 @@ def test_installed_from_a_server(
     links = tmp_path / "links"
     links.mkdir()
     fake.write_wheel(links, "torch", "2.11.0+cpu", "py3-none-any", {"torch.py": "x = 1\n"})
+    fake.write_wheel(links, *fake.LEAF)
     venv = tmp_path / "venv"
     options = ["--venv", venv, "--find-links", links]
     code, found = run(capsys, "install", address(server, kind), *options)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
+import re
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -35,6 +37,19 @@ def write_wheel(
     requires: Iterable[str] = (),
 ) -> Path:
     """A wheel that pip installs: by default one module of its own name."""
+    path = folder / f"{name}-{version}-{tag}.whl"
+    path.write_bytes(wheel_bytes(name, version, tag, files, requires))
+    return path
+
+
+def wheel_bytes(
+    name: str,
+    version: str,
+    tag: str,
+    files: dict[str, str] | None = None,
+    requires: Iterable[str] = (),
+) -> bytes:
+    """The same for the same arguments."""
     info = f"{name}-{version}.dist-info"
     python, abi, platform = tag.split("-")
     members = dict(files if files is not None else {f"{name}.py": f"version = {version!r}\n"})
@@ -51,11 +66,17 @@ def write_wheel(
         digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=")
         lines.append(f"{member},sha256={digest.decode()},{len(text.encode())}\n")
     members[f"{info}/RECORD"] = "".join([*lines, f"{info}/RECORD,,\n"])
-    path = folder / f"{name}-{version}-{tag}.whl"
-    with zipfile.ZipFile(path, "w") as archive:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
         for member, text in members.items():
             archive.writestr(zipfile.ZipInfo(member), text)
-    return path
+    return content.getvalue()
+
+
+# What a wheelhouse pins of the package index, and the wheel that an index has for it. As a lock is
+# written: a pin and its hashes are one line that is continued.
+LEAF = ("leaf", "1.0", "py3-none-any")
+PINNED = f"leaf==1.0 \\\n    --hash=sha256:{hashlib.sha256(wheel_bytes(*LEAF)).hexdigest()}\n"
 
 
 def entry(wheel: Path, **more: Any) -> dict[str, Any]:
@@ -104,6 +125,31 @@ def write_sums(folder: Path) -> None:
     )
     text = "".join(f"{sha256(folder / name)}  {name}\n" for name in files)
     (folder / "SHA256SUMS").write_text(text)
+
+
+def write_requirements(folder: Path, text: str) -> None:
+    """The lock of a wheelhouse, with the SBOM and the sums that go with it."""
+    (folder / "requirements-pypi.txt").write_text(text)
+    entries = json.loads((folder / "manifest.json").read_text())["wheels"]
+    write_sbom(folder, entries)
+    write_sums(folder)
+
+
+def write_sbom(folder: Path, entries: Iterable[dict[str, Any]]) -> None:
+    wheels = [
+        {
+            "name": one["name"],
+            "version": one["version"],
+            "hashes": [{"alg": "SHA-256", "content": one["sha256"]}],
+        }
+        for one in entries
+    ]
+    pins = re.findall(r"^(\S+)==(\S+)", (folder / "requirements-pypi.txt").read_text(), re.M)
+    components = [*wheels, *({"name": name, "version": version} for name, version in pins)]
+    write_json(
+        folder / "sbom.cdx.json",
+        {"bomFormat": "CycloneDX", "specVersion": "1.5", "components": components},
+    )
 
 
 def write_wheelhouse(
@@ -157,22 +203,8 @@ def write_wheelhouse(
         "failed": [],
     }
     write_json(folder / "manifest.json", {**manifest, **({"date": date} if date else {})})
-    (folder / "requirements-pypi.txt").write_text("")
+    (folder / "requirements-pypi.txt").write_text(PINNED)
     write_index(folder, entries)
-    write_json(
-        folder / "sbom.cdx.json",
-        {
-            "bomFormat": "CycloneDX",
-            "specVersion": "1.5",
-            "components": [
-                {
-                    "name": one["name"],
-                    "version": one["version"],
-                    "hashes": [{"alg": "SHA-256", "content": one["sha256"]}],
-                }
-                for one in entries
-            ],
-        },
-    )
+    write_sbom(folder, entries)
     write_sums(folder)
     return folder

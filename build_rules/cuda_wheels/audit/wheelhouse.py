@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import email.parser
 import hashlib
 import html.parser
 import json
 import re
 import urllib.parse
 import zipfile
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cuda_wheels.audit.wheel_content import content_problems, normalized
 from cuda_wheels.tables.accelerators import MACHINES, find_accelerator
 from cuda_wheels.tables.gpu_archs import local_suffix, normalize_arch, runs_on
 from cuda_wheels.tables.rows import version_key
@@ -22,14 +23,20 @@ SUMS = "SHA256SUMS"
 MANIFEST = "manifest.json"
 TAGS = "tags.json"
 REQUIREMENTS = "requirements-pypi.txt"
+SBOM = "sbom.cdx.json"
 TAG_KEYS = ("os", "arch", "accel", "torch", "python", "cuda_arch")
 STATUSES = ("built", "runs")
 
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)", re.MULTILINE)
+# All that a wheelhouse has beside its wheels.
+_OTHERS = re.compile(
+    r"SHA256SUMS|manifest\.json|tags\.json|requirements-pypi\.txt|sbom\.cdx\.json"
+    r"|simple/([^/]+/)?index\.(html|json)"
+)
 _SUM = re.compile(r"([0-9a-f]{64}) [ *](.+)")
 # `linux-amd64/cu130/torch2.11.0-cp312`, and `/2026.11.30` in an index.
 _PLACE = re.compile(
-    r"(?<![^/])linux-([^/]+)/([^/]+)/torch([^/]+)-cp(\d)(\d+)(?:/\d+(?:[.-]\d+)+)?$"
+    r"(?<![^/])linux-([^/]+)/([^/]+)/torch([^/]+)-cp(\d)(\d+)(?:/(\d+(?:[.-]\d+)+))?$"
 )
 _GLIBC_TAG = re.compile(r"manylinux_(\d+)_(\d+)_(.+)")
 
@@ -83,11 +90,6 @@ def parse_tags(document: Any) -> Tags:
         raise WheelhouseError(f"its tags lack {', '.join(wrong)}, each of which is a string.")
     values = {key: document[key] for key in TAG_KEYS if key != "cuda_arch"}
     return Tags(cuda_arch=tuple(document["cuda_arch"].split()), **values)
-
-
-def normalized(name: str) -> str:
-    """A distribution's name as indexes compare it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def load(path: Path) -> Any:
@@ -162,9 +164,13 @@ def problems(path: Path, expected_sums: str | None = None) -> tuple[str, ...]:
         found += [
             f"{name}: {problem}" for problem in _wheel_problems(path / name, wheels[name], tags)
         ]
+    found += _file_problems(path)
+    found += _twin_problems(wheels)
     found += _floor_problems(manifest, wheels.values())
     found += _index_problems(path, wheels)
-    found += _sbom_problems(path, wheels)
+    pins, pin_problems = _pins(path)
+    found += pin_problems
+    found += _sbom_problems(path, wheels, pins)
     return tuple(found)
 
 
@@ -241,6 +247,48 @@ def _sum_problems(path: Path, expected: str | None) -> list[str]:
     return found
 
 
+def _file_problems(path: Path) -> list[str]:
+    """What is no part of a wheelhouse, whoever lists it, and links, which lead out of it."""
+    found = []
+    for file in sorted(path.rglob("*")):
+        name = file.relative_to(path).as_posix()
+        if file.is_symlink():
+            found.append(f"{name} is a link: a wheelhouse has files of its own alone.")
+        elif file.is_file() and not _OTHERS.fullmatch(name):
+            if "/" in name or not name.endswith(".whl"):
+                found.append(f"{name} is there, and no part of a wheelhouse.")
+    return found
+
+
+def _twin_problems(wheels: dict[str, dict[str, Any]]) -> list[str]:
+    by_name: dict[str, list[str]] = {}
+    for file, wheel in wheels.items():
+        by_name.setdefault(normalized(str(wheel.get("name"))), []).append(file)
+    return [
+        f"{MANIFEST} has two wheels of {name}: {', '.join(sorted(files))}."
+        for name, files in sorted(by_name.items())
+        if len(files) > 1
+    ]
+
+
+def _pins(path: Path) -> tuple[dict[str, str], list[str]]:
+    """What requirements-pypi.txt pins, and what of it is no pin or has no hash."""
+    file = path / REQUIREMENTS
+    if not file.is_file():
+        return {}, [f"{path} lacks {REQUIREMENTS}."]
+    text = file.read_text(encoding="utf-8", errors="replace")
+    found = []
+    # A pin and its hashes are one line that is continued.
+    for line in re.sub(r"\\\n", " ", text).splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        if not _PIN.match(line):
+            found.append(f"{REQUIREMENTS} has the line {line[:80]!r}, which pins nothing.")
+        elif not re.search(r"\s--hash=sha256:[0-9a-f]{64}(\s|$)", line):
+            found.append(f"{REQUIREMENTS} has no hash of {line.split('==')[0]}.")
+    return pins_of(text), found
+
+
 def _tag_problems(path: Path, tags: Tags, document: Any, manifest: dict[str, Any]) -> list[str]:
     found = []
     recorded = manifest.get("tags")
@@ -250,6 +298,8 @@ def _tag_problems(path: Path, tags: Tags, document: Any, manifest: dict[str, Any
             found.append(
                 f"{TAGS} says {key} {document[key]!r}, but {MANIFEST} says {recorded.get(key)!r}."
             )
+    if tags.os != "linux":
+        found.append(f"{TAGS} says os {tags.os!r}, for which no wheel is made.")
     if find_accelerator(tags.accel) is None:
         found.append(f"{TAGS} says accel {tags.accel!r}, which is unknown.")
     if tags.arch not in MACHINES:
@@ -262,7 +312,12 @@ def _tag_problems(path: Path, tags: Tags, document: Any, manifest: dict[str, Any
             )
     place = _PLACE.search("/".join(path.absolute().parts[-4:]))
     if place:
-        arch, accel, torch, major, minor = place.groups()
+        *row, date = place.groups()
+        arch, accel, torch, major, minor = row
+        if date and manifest.get("date") != date:
+            found.append(
+                f"it lies in {place.group(0)}, but {MANIFEST} says {manifest.get('date')}."
+            )
         own = (tags.arch, tags.accel, tags.torch, tags.python)
         if (arch, accel, torch, f"{major}.{minor}") != own:
             found.append(f"it lies in {place.group(0)}, but its tags are those of {tags.name}.")
@@ -288,8 +343,8 @@ def _wheel_problems(file: Path, entry: dict[str, Any], tags: Tags) -> list[str]:
         found.append(f"{MANIFEST} says that it is {said[0]} {said[1]}.")
     try:
         with zipfile.ZipFile(file) as archive:
-            found += _content_problems(archive, name, version, "-".join(parts[-3:]))
-    except (zipfile.BadZipFile, KeyError, OSError) as error:
+            found += content_problems(archive, name, version, "-".join(parts[-3:]))
+    except (zipfile.BadZipFile, zlib.error, KeyError, OSError, ValueError) as error:
         found.append(f"it cannot be read as a wheel: {error}.")
     ours = f"cp{''.join(tags.python.split('.'))}"
     if not any(tag in (ours, "py3") or "abi3" in abi for tag in python.split(".")):
@@ -302,29 +357,6 @@ def _wheel_problems(file: Path, entry: dict[str, Any], tags: Tags) -> list[str]:
         found.append(f"{MANIFEST} says that it is for {entry.get('platform')}.")
     found += _local_version_problems(version, tags)
     found += _gpu_problems(entry, tags)
-    return found
-
-
-def _content_problems(archive: zipfile.ZipFile, name: str, version: str, tag: str) -> list[str]:
-    """What METADATA and WHEEL inside say, against the file's name."""
-    found = []
-    folder = next(
-        (n.split("/")[0] for n in archive.namelist() if n.endswith(".dist-info/WHEEL")), ""
-    )
-    parse = email.parser.Parser().parsestr
-    metadata = parse(archive.read(f"{folder}/METADATA").decode("utf-8", "replace"))
-    if (normalized(str(metadata["Name"])), metadata["Version"]) != (normalized(name), version):
-        found.append(f"its METADATA says {metadata['Name']} {metadata['Version']}.")
-    wheel = parse(archive.read(f"{folder}/WHEEL").decode("utf-8", "replace"))
-    inside = {str(value) for value in wheel.get_all("Tag", [])}
-    names = {
-        f"{python}-{abi}-{platform}"
-        for python in tag.split("-")[0].split(".")
-        for abi in tag.split("-")[1].split(".")
-        for platform in tag.split("-")[2].split(".")
-    }
-    if inside != names:
-        found.append(f"its WHEEL says {', '.join(sorted(inside)) or 'no tag'}.")
     return found
 
 
@@ -460,28 +492,37 @@ def _link_problems(path: Path, page: Path, address: str) -> list[str]:
     return [f"{page.relative_to(path)} links to {address}, outside of this wheelhouse."]
 
 
-def _sbom_problems(path: Path, wheels: dict[str, dict[str, Any]]) -> list[str]:
-    """Hashes of the SBOM's components that are wheels, as far as it has any."""
-    file = path / "sbom.cdx.json"
+def _sbom_problems(
+    path: Path, wheels: dict[str, dict[str, Any]], pins: dict[str, str]
+) -> list[str]:
+    """The SBOM's components are the wheels with their hashes, and the pins."""
+    file = path / SBOM
     if not file.is_file():
-        return []
+        return [f"{path} lacks {SBOM}."]
     try:
         components = _objects(load(file).get("components"))
     except (AttributeError, WheelhouseError) as error:
-        return [f"sbom.cdx.json cannot be read: {error}"]
+        return [f"{SBOM} cannot be read: {error}"]
     known = {
         normalized(str(wheel.get("name"))): (wheel.get("version"), wheel.get("sha256"))
         for wheel in wheels.values()
     }
     found = []
+    listed = set()
     for component in components:
         name = normalized(str(component.get("name")))
+        listed.add(name)
         digests = [
             h.get("content") for h in _objects(component.get("hashes")) if h.get("alg") == "SHA-256"
         ]
-        if name in known and (
-            component.get("version") != known[name][0]
-            or (digests and known[name][1] not in digests)
-        ):
-            found.append(f"sbom.cdx.json names another {name} than {MANIFEST}.")
-    return found
+        if name in known:
+            version, digest = known[name]
+            if component.get("version") != version or digest not in digests:
+                found.append(f"{SBOM} names another {name} than {MANIFEST}.")
+        elif component.get("version") != pins.get(name):
+            said = pins.get(name, "none")
+            found.append(
+                f"{SBOM} names {name} {component.get('version')}, {REQUIREMENTS} pins {said}."
+            )
+    missing = sorted({*known, *pins} - listed)
+    return [*found, *(f"{SBOM} does not name {name}." for name in missing)]

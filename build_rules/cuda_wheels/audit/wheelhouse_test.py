@@ -39,6 +39,16 @@ def test_a_folder_of_another_row(tmp_path: Path) -> None:
     assert "it lies in linux-amd64/cu126/" in "\n".join(wheelhouse.problems(Path(release)))
 
 
+def test_a_release_under_another_date(tmp_path: Path) -> None:
+    folder = fake.write_wheelhouse(tmp_path, date="2026.11.30")
+    row = folder.relative_to(tmp_path)
+    release = tmp_path / "index" / row / "2026.11.30"
+    shutil.copytree(folder, release)
+    assert wheelhouse.problems(release) == ()
+    later = Path(shutil.move(str(release), release.with_name("2026.12.01")))
+    assert "but manifest.json says 2026.11.30" in "\n".join(wheelhouse.problems(later))
+
+
 def test_a_narrowed_wheel_serves_fewer_gpus_than_the_tags(tmp_path: Path) -> None:
     narrowed = fake.write_wheelhouse(tmp_path / "a", {"cuda_arch": "9.0"}, fake.LOCAL + ".sm90")
     assert wheelhouse.problems(narrowed) == ()

@@ -102,12 +102,11 @@ def test_the_same_again_is_nothing(tmp_path: Path, server: Server) -> None:
 def test_what_a_registry_has_is_not_sent_again(tmp_path: Path, server: Server) -> None:
     house = fake.write_wheelhouse(tmp_path)
     publish(house, server)
-    (house / "requirements-pypi.txt").write_text("six==1.17.0 --hash=sha256:0\n")
-    fake.write_sums(house)
+    fake.write_requirements(house, f"six==1.17.0 --hash=sha256:{'0' * 64}\n")
     said: list[str] = []
     assert "as 2026.11.30.1. " in publish(house, server, say=said.append)
     sent = {line.split()[1] for line in said}
-    assert sent == {"manifest.json", "SHA256SUMS", "requirements-pypi.txt"}
+    assert sent == {"manifest.json", "SHA256SUMS", "requirements-pypi.txt", "sbom.cdx.json"}
     assert len(tags(server)) == 2
 
 
@@ -223,16 +222,24 @@ def test_a_registry_that_is_not_there(tmp_path: Path) -> None:
         publish(fake.write_wheelhouse(tmp_path), server)
 
 
+@pytest.fixture(scope="module")
+def one_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with oci_registry(tmp_path_factory.mktemp("one") / "server") as server:
+        yield server
+
+
 @pytest.mark.parametrize(("lie", "finding"), LIES, ids=[lie.__name__ for lie, _ in LIES])
 def test_a_wheelhouse_that_lies_is_refused(
-    tmp_path: Path, lie: Callable[[Path], None], finding: str
+    tmp_path: Path, one_server: Server, lie: Callable[[Path], None], finding: str
 ) -> None:
-    house = fake.write_wheelhouse(tmp_path)
+    publish(fake.write_wheelhouse(tmp_path / "good"), one_server)
+    house = fake.write_wheelhouse(tmp_path / "bad")
     lie(house)
-    nowhere = Server("http://127.0.0.1:9", tmp_path, tmp_path / "log")
+    before = one_server.said().count("PUT")
     with pytest.raises(ProgramError) as caught:
-        publish(house, nowhere)
+        publish(house, one_server)
     assert finding in str(caught.value)
+    assert one_server.said().count("PUT") == before
 
 
 def test_the_program_names_what_its_request_lacks(tmp_path: Path) -> None:

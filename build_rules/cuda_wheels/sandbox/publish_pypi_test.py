@@ -75,8 +75,7 @@ def test_the_same_again_is_nothing(tmp_path: Path, server: Server) -> None:
 def test_another_release_of_a_day_sends_only_what_is_new(tmp_path: Path, server: Server) -> None:
     house = fake.write_wheelhouse(tmp_path)
     publish(house, server)
-    (house / "requirements-pypi.txt").write_text("six==1.17.0 --hash=sha256:0\n")
-    fake.write_sums(house)
+    fake.write_requirements(house, f"six==1.17.0 --hash=sha256:{'0' * 64}\n")
     before, said = times(server), list[str]()
     assert publish(house, server, say=said.append).endswith("as 2026.11.30.1.")
     assert said == []
@@ -150,8 +149,7 @@ def test_publishers_at_once_lose_nothing(tmp_path: Path, server: Server) -> None
     houses = []
     for number in range(4):
         house = fake.write_wheelhouse(tmp_path / str(number))
-        (house / "requirements-pypi.txt").write_text(f"six==1.{number} --hash=sha256:0\n")
-        fake.write_sums(house)
+        fake.write_requirements(house, f"six==1.{number} --hash=sha256:{'0' * 64}\n")
         houses.append(house)
     context = multiprocessing.get_context("fork")
     workers = [context.Process(target=publish, args=(one, server)) for one in houses]
@@ -221,16 +219,24 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
         publish(fake.write_wheelhouse(tmp_path), server)
 
 
+@pytest.fixture(scope="module")
+def one_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with package_index(tmp_path_factory.mktemp("one") / "server") as server:
+        yield server
+
+
 @pytest.mark.parametrize(("lie", "finding"), LIES, ids=[lie.__name__ for lie, _ in LIES])
 def test_a_wheelhouse_that_lies_is_refused(
-    tmp_path: Path, lie: Callable[[Path], None], finding: str
+    tmp_path: Path, one_server: Server, lie: Callable[[Path], None], finding: str
 ) -> None:
-    house = fake.write_wheelhouse(tmp_path)
+    publish(fake.write_wheelhouse(tmp_path / "good"), one_server)
+    house = fake.write_wheelhouse(tmp_path / "bad")
     lie(house)
-    nowhere = Server("http://127.0.0.1:9", tmp_path, tmp_path / "log")
+    before = one_server.said().count("POST")
     with pytest.raises(ProgramError) as caught:
-        publish(house, nowhere)
+        publish(house, one_server)
     assert finding in str(caught.value)
+    assert one_server.said().count("POST") == before
 
 
 def test_pip_installs_a_release_by_its_name(tmp_path: Path, server: Server) -> None:
@@ -239,6 +245,7 @@ def test_pip_installs_a_release_by_its_name(tmp_path: Path, server: Server) -> N
     row = "linux-amd64/cpu/torch-cp312"
     scratch = tmp_path / "scratch"
     publish_pypi.publish(house, index(server, scratch), row, date="2026.01.05")
+    fake.write_wheel(server.files, *fake.LEAF)
     venv.create(tmp_path / "venv", with_pip=True)
     pip = [str(tmp_path / "venv/bin/python"), "-m", "pip"]
     options = ["--isolated", "--no-cache-dir", "--index-url", f"{server.url}/simple/"]
@@ -247,6 +254,7 @@ def test_pip_installs_a_release_by_its_name(tmp_path: Path, server: Server) -> N
     listed = subprocess.run([*pip, "list", "--format=json"], capture_output=True, check=True)
     found = {one["name"].replace("_", "-"): one["version"] for one in json.loads(listed.stdout)}
     assert (found["spconv"], found["torch-scatter"]) == ("2.3.8+cpu", "2.1.2+cpu")
+    assert found["leaf"] == "1.0"
 
 
 def test_the_program_names_what_its_request_lacks(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from uv import find_uv_bin
 
+from cuda_wheels.audit.wheelhouse import problems
 from cuda_wheels.sandbox import wheelhouse
 from cuda_wheels.sandbox.wheel_testutil import pack, refusal_of
 
@@ -24,7 +25,9 @@ TAGS = {
     "cuda_arch": "9.0",
 }
 NAME = "linux-amd64/cu130/torch2.11.0-cp312"
-PINS = "pccm==0.4.16 \\\n    --hash=sha256:ab\nyarl==1.0 \\\n    --hash=sha256:cd\n"
+PINS = (
+    f"pccm==0.4.16 \\\n    --hash=sha256:{'a' * 64}\nyarl==1.0 \\\n    --hash=sha256:{'b' * 64}\n"
+)
 
 
 def entry(wheel: Path) -> dict[str, Any]:
@@ -74,6 +77,12 @@ def describe(*wheels: Path) -> dict[str, bytes]:
         requirements=PINS,
         requires={wheels[-1].name: ["the-one>=1.2", "pccm", "torch", "yarl; extra == 'x'"]},
     )
+
+
+def test_the_audit_of_publishers_and_users_finds_nothing(house: Path) -> None:
+    assert problems(house) == ()
+    (house / "requirements-pypi.txt").write_text(PINS.replace("0.4.16", "0.4.15"))
+    assert len(problems(house)) == 2  # the sums, and the bill of materials
 
 
 def test_the_files_of_a_wheelhouse(house: Path) -> None:
