@@ -64,7 +64,7 @@ def publish(house: Path, index: Path, row: str, *, date: str, dry_run: bool = Fa
         )
     index.mkdir(parents=True, exist_ok=True)
     with staged(index) as staging:
-        shutil.copytree(house, staging / "release")
+        copy(house, staging / "release")
         with locked(index):
             there = released(index, row).get(content)
             name = there or free_name(date, names(index / row))
@@ -115,6 +115,15 @@ def write_index(index: Path) -> None:
     ]
     document = {"schema": SCHEMA, "wheelhouses": wheelhouses}
     replace(index / INDEX, json.dumps(document, indent=1, sort_keys=True) + "\n")
+
+
+def copy(house: Path, release: Path) -> None:
+    """A folder's files; stops at the first that fails, as when the disk is full."""
+    for path in sorted(house.rglob("*")):
+        target = release / path.relative_to(house)
+        if path.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
 
 
 def flush(folder: Path) -> None:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-import errno
 import json
 import multiprocessing
 import os
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from cuda_wheels.audit import fake_wheelhouse as fake
 from cuda_wheels.audit.fake_lies import LIES, add_wheel, swap_wheel
 from cuda_wheels.sandbox import publish_file
 from cuda_wheels.sandbox.program import ProgramError
+from cuda_wheels.sandbox.servers_testutil import on_small_disk
 from cuda_wheels.sandbox.wheel_testutil import refusal_of
 
 ROW = "linux-amd64/cu130/torch2.11.0-cp312"
@@ -129,36 +131,70 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
         assert words in text
 
 
-def test_a_killed_publisher_leaves_nothing_that_the_next_keeps(tmp_path: Path) -> None:
-    index = tmp_path / "index"
-    left = index / ".staging-dead"
-    left.mkdir(parents=True)
-    (left / ".lock").touch()
-    (left / "release").mkdir()
-    # Killed between the rename and the index.
-    publish(house(tmp_path / "one"), index)
-    (index / "index.json").unlink()
-    publish(house(tmp_path / "two", "y"), index)
-    assert len(listed(index)) == 2
-    assert not list(index.glob(".staging-*"))
-
-
-def test_a_full_disk_leaves_no_half_release(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("step", ["copy", "stamp", "flush", "write_index"])
+def test_a_killed_publisher_is_completed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     index = tmp_path / "index"
     publish(house(tmp_path / "one"), index)
-    before = tree(index)
+    mine = house(tmp_path / "two", "y")
 
-    def full(source: Path, target: Path) -> None:
-        os.makedirs(target)
-        (target / "half").write_text("half")
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def kill(*arguments: Any, **more: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(publish_file.shutil, "copytree", full)
-    with pytest.raises(OSError, match="No space"):
-        publish(house(tmp_path / "two", "y"), index)
-    assert tree(index) == before
+    with monkeypatch.context() as patched:
+        patched.setattr(publish_file, step, kill)
+        process = multiprocessing.get_context("fork").Process(target=publish, args=(mine, index))
+        process.start()
+        process.join()
+    assert process.exitcode == -signal.SIGKILL
+    # Whoever reads the index sees nothing of it, also where its folder is there already.
+    assert listed(index) == [f"{ROW}/2026.11.30"]
+    publish(mine, index)
+    assert listed(index) == [f"{ROW}/{name}" for name in ("2026.11.30", "2026.11.30.1")]
+    assert not list(index.glob(".staging-*"))
+
+
+# Publishes to a disk that has room for one small wheelhouse, and again when there is more.
+ON_A_FULL_DISK = """
+import errno, sys
+from pathlib import Path
+from cuda_wheels.sandbox import publish_file
+small, large, index = map(Path, sys.argv[1:4])
+def publish(house):
+    return publish_file.publish(house, index, sys.argv[4], date="2026.11.30")
+def tree():
+    return {str(one): one.read_bytes() for one in index.rglob("*") if one.is_file()}
+publish(small)
+(index / "filler").write_bytes(b"x" * 200_000)
+before = tree()
+try:
+    publish(large)
+except OSError as error:
+    assert error.errno == errno.ENOSPC, error
+else:
+    raise AssertionError("there was room")
+assert tree() == before, sorted(tree())
+assert not list(index.glob(".staging-*"))
+(index / "filler").unlink()
+print(publish(large))
+"""
+
+
+def test_a_full_disk_leaves_no_half_release(tmp_path: Path) -> None:
+    (index := tmp_path / "index").mkdir()
+    small = house(tmp_path / "small")
+    large = fake.write_wheelhouse(tmp_path / "large", content="y" * 100_000)
+    command = [sys.executable, "-c", ON_A_FULL_DISK, str(small), str(large), str(index), ROW]
+    done = subprocess.run(
+        on_small_disk(index, "400k", command),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("as 2026.11.30.1.\n")
 
 
 def test_publishers_at_once_lose_nothing(tmp_path: Path) -> None:

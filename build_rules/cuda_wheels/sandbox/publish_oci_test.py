@@ -201,6 +201,17 @@ def test_publishers_at_once_lose_nothing(tmp_path: Path, server: Server) -> None
     assert found == {(house / WHEEL).read_bytes() for house in houses}
 
 
+def test_a_registry_whose_disk_is_full_has_no_half_release(tmp_path: Path) -> None:
+    small = fake.write_wheelhouse(tmp_path / "small")
+    large = fake.write_wheelhouse(tmp_path / "large", content="y" * 400_000)
+    with oci_registry(tmp_path / "server", disk="600k") as server:
+        publish(small, server)
+        before = tags(server)
+        with pytest.raises(ProgramError, match="answers|cannot be used"):
+            publish(large, server)
+        assert tags(server) == before
+
+
 @pytest.mark.parametrize("known", [NOBODY, Credentials(USER, "wrong-battery")])
 def test_a_refused_password_is_told_and_not_printed(tmp_path: Path, known: Credentials) -> None:
     house = fake.write_wheelhouse(tmp_path)

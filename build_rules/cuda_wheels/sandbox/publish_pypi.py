@@ -195,8 +195,11 @@ class PackageIndex:
                 return date_of(file.filename)
         return None
 
-    def missing(self, wheels: list[Path]) -> list[Path]:
-        """Those that the index lacks; raises ProgramError naming each that it has otherwise."""
+    def missing(self, wheels: list[Path], uploaded: str = "Nothing was uploaded.") -> list[Path]:
+        """Those that the index lacks; raises ProgramError naming each that it has otherwise.
+
+        `uploaded` says what became of the others.
+        """
         found = {wheel: self.digest(wheel.name) for wheel in wheels}
         others = [wheel for wheel in wheels if found[wheel] not in (None, sha256(wheel))]
         if others:
@@ -206,9 +209,9 @@ class PackageIndex:
                     f"* {wheel.name} has the sha256 {found[wheel]} there, here {sha256(wheel)}.\n"
                     for wheel in others
                 )
-                + "Nothing was uploaded. An index has one file of a name. Publish to another one, or "
-                "to a `file:` or `oci:` index, where each release has its own; or give the recipe "
-                "another version."
+                + f"{uploaded} An index has one file of a name. If an upload broke off there, remove "
+                "what it left. Otherwise publish to another index, or to a `file:` or `oci:` one, "
+                "where each release has its own; or give the recipe another version."
             )
         return [wheel for wheel in wheels if found[wheel] is None]
 
@@ -224,7 +227,7 @@ class PackageIndex:
                     "not list it. Is that the index which it fills? "
                     "`[cuda-publish].simple_indexes` says which it is."
                 ) from error
-            self.missing([wheel])
+            self.missing([wheel], "What was uploaded before it is there, and no release.")
 
     def digest(self, name: str) -> str | None:
         """The sha256 of a file of the index; None where there is none of that name."""

@@ -166,6 +166,17 @@ def test_publishers_at_once_lose_nothing(tmp_path: Path, server: Server) -> None
     assert sorted(map(str, there)) == [f"2026.11.30{number}" for number in ("", ".1", ".2", ".3")]
 
 
+def test_an_index_whose_disk_is_full_has_no_release(tmp_path: Path) -> None:
+    large = fake.write_wheelhouse(tmp_path / "large", content="y" * 400_000)
+    with package_index(tmp_path / "server", disk="600k") as server:
+        for _ in range(2):
+            # The server keeps what it could write of the wheel, which is told by its hash.
+            with pytest.raises(ProgramError) as caught:
+                publish(large, server)
+            assert WHEELS[1] in str(caught.value) and "broke off" in str(caught.value)
+        assert index(server, tmp_path / "scratch").dates(ROW) == []
+
+
 @pytest.mark.parametrize("known", [NOBODY, Credentials(USER, "wrong-battery")])
 def test_a_refused_password_is_told_and_not_printed(tmp_path: Path, known: Credentials) -> None:
     house = fake.write_wheelhouse(tmp_path)

@@ -28,6 +28,18 @@ BCRYPT = "ada:$2b$05$abcdefghijklmnopqrstuuZ0Fx87Pb/Aqb0E90lfvCwzXnaFKUHpS"
 REGISTRY = "docker-registry"
 
 
+def on_small_disk(folder: Path, size: str, command: Sequence[str]) -> list[str]:
+    """The command, to be run where `folder` is a disk of that size (`200k`), which it alone sees.
+
+    Skips the test where the machine refuses namespaces.
+    """
+    space = ["unshare", "--user", "--map-root-user", "--mount"]
+    if subprocess.run([*space, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no user namespaces here")
+    mount = 'mount -t tmpfs -o "size=$2" none "$1" && shift 2 && exec "$@"'
+    return [*space, "sh", "-c", mount, "sh", str(folder), size, *command]
+
+
 @dataclass(frozen=True)
 class Server:
     """A running server, its address without a slash at the end, and where it keeps its files."""
@@ -43,9 +55,12 @@ class Server:
 
 @contextlib.contextmanager
 def package_index(
-    folder: Path, *, password: bool = False, guarded: str = "update"
+    folder: Path, *, password: bool = False, guarded: str = "update", disk: str | None = None
 ) -> Iterator[Server]:
-    """pypiserver; with `password` what is `guarded` wants USER and PASSWORD."""
+    """pypiserver; with `password` what is `guarded` wants USER and PASSWORD.
+
+    With `disk` its files lie on a disk of that size.
+    """
     files = folder / "packages"
     files.mkdir(parents=True)
     digest = base64.b64encode(hashlib.sha1(PASSWORD.encode()).digest()).decode()
@@ -54,17 +69,24 @@ def package_index(
     port = _free_port()
     command = [sys.executable, "-m", "pypiserver", "run", "-p", str(port), "-i", "127.0.0.1", "-v"]
     command += ["--disable-fallback", "--backend", "simple-dir", *guard, str(files)]
+    if disk:
+        command = on_small_disk(files, disk, command)
     with _running(command, port, folder / "log"):
         yield Server(f"http://127.0.0.1:{port}", files, folder / "log")
 
 
 @contextlib.contextmanager
 def oci_registry(
-    folder: Path, *, password: bool = False, tokens: TokenServer | None = None
+    folder: Path,
+    *,
+    password: bool = False,
+    tokens: TokenServer | None = None,
+    disk: str | None = None,
 ) -> Iterator[Server]:
     """Debian's docker-registry; with `password` everything wants USER and PASSWORD.
 
-    With `tokens` it wants one of that server's tokens instead.
+    With `tokens` it wants one of that server's tokens instead. With `disk` its files lie on a disk
+    of that size.
     """
     program = shutil.which(REGISTRY)
     if program is None:
@@ -85,7 +107,10 @@ def oci_registry(
         f"storage: {{filesystem: {{rootdirectory: {files}}}, delete: {{enabled: true}}}}\n"
         f"http: {{addr: 127.0.0.1:{port}}}\n{guard}"
     )
-    with _running([program, "serve", str(folder / "config.yml")], port, folder / "log"):
+    command = [program, "serve", str(folder / "config.yml")]
+    if disk:
+        command = on_small_disk(files, disk, command)
+    with _running(command, port, folder / "log"):
         yield Server(f"http://127.0.0.1:{port}", files, folder / "log")
 
 
