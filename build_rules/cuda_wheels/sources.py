@@ -15,6 +15,7 @@ from typing import Any, Callable, Union
 from urllib.parse import urlsplit
 
 from packaging.version import InvalidVersion, Version
+from pants.util.frozendict import FrozenDict
 
 from cuda_wheels.tables.upstreams import github, github_problem, pyg_index
 
@@ -356,4 +357,6 @@ BUILD_FILE_OBJECTS: dict[str, Callable[..., Any]] = {
         "prebuilt_wheel", PrebuiltWheel, 'prebuilt_wheel("NAME", "VERSION", sha256="...")'
     ),
     "github": github,
+    # What `images/pins.py` is written with: a prelude's values must be hashable, which a dict is not.
+    "pins": FrozenDict,
 }
