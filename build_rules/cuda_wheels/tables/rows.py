@@ -92,6 +92,16 @@ def row_problems(row: Row, base: str = "manylinux_2_28") -> tuple[str, ...]:
     )
 
 
+def place_problems(row: Row, base: str) -> tuple[str, ...]:
+    """Every reason why there is no toolchain for a row's architecture and accelerator on `base`."""
+    accel = find_accelerator(row.accel)
+    return (
+        *_arch_problems(row.arch),
+        *_accel_problems(row.accel),
+        *(_combination_problems(row, accel, base) if accel else ()),
+    )
+
+
 def version_key(version: str) -> tuple[int, ...]:
     """The leading numbers of a version, to compare; 2.9 and 2.9.0 are the same."""
     parts = [int(part) for part in re.findall(r"\d+", version.split("+")[0])]
