@@ -1,0 +1,102 @@
+"""A stand-in for the bases of the toolchain images, made on the machine: Debian bullseye and CPython 3.12.
+
+No registry has to be within reach: the base comes from the Debian mirror that apt is configured with,
+by debootstrap, which takes root. It is made once and kept below `${XDG_CACHE_HOME:-~/.cache}`.
+
+`python -m images.stand_in` makes it and prints the name of the image.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import docker
+from docker.errors import ImageNotFound
+
+from images import portable_python
+
+SUITE = "bullseye"
+REPOSITORY = "cuda-wheels-test/bullseye"
+PYTHON = Path("/opt/python3.12")
+
+# What is in the base besides `debootstrap --variant=minbase`: as much as a registry's image has.
+PACKAGES = ("ca-certificates",)
+# The distribution's certificates, and those of the site.
+CERTIFICATES = Path("etc/ssl/certs/ca-certificates.crt")
+
+
+def base_image(client: docker.DockerClient) -> str:
+    """The name of the base, which is made and imported where it is missing."""
+    name = f"{REPOSITORY}:{_identity()}"
+    try:
+        client.images.get(name)
+    except ImageNotFound:
+        archive = _archive()
+        repository, tag = name.split(":")
+        client.api.import_image_from_file(
+            str(archive),
+            repository=repository,
+            tag=tag,
+            changes=["ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
+        )
+    return name
+
+
+def _identity() -> str:
+    """A hash of what the base is made of: this program, and the Python that is copied."""
+    parts = [Path(__file__).read_bytes(), Path(portable_python.__file__).read_bytes()]
+    parts += [sys.version.encode(), platform.machine().encode()]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
+def _archive() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    archive = cache / "cuda-wheels-test-images" / f"{SUITE}-{_identity()}.tar"
+    if archive.exists():
+        return archive
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
+        root = Path(scratch) / "root"
+        _debootstrap(root)
+        python = Path(os.path.realpath(sys.executable))
+        interpreter = portable_python.copy_python(python, root, PYTHON)
+        (root / "usr/local/bin/python3.12").symlink_to(interpreter)
+        shutil.copy(Path("/") / CERTIFICATES, root / CERTIFICATES)
+        finished = Path(scratch) / archive.name
+        _run("tar", "-C", str(root), "--numeric-owner", "-cf", str(finished), ".")
+        os.rename(finished, archive)
+    return archive
+
+
+def _debootstrap(root: Path) -> None:
+    options = ["--variant=minbase", f"--include={','.join(PACKAGES)}"]
+    _run("debootstrap", *options, SUITE, str(root), _mirror())
+    for downloaded in (root / "var/cache/apt/archives").glob("*.deb"):
+        downloaded.unlink()
+
+
+def _mirror() -> str:
+    """The Debian archive among apt's sources: the one whose address ends as that of a mirror does."""
+    listed = _run("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages")
+    found = dict.fromkeys(uri for uri in listed.split() if uri.rstrip("/").endswith("/debian"))
+    if not found:
+        raise RuntimeError(f"apt has no mirror of Debian's archive among its sources: {listed}")
+    return next(iter(found)).rstrip("/")
+
+
+def _run(*argv: str) -> str:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(argv)}:\n{(done.stdout + done.stderr)[-4000:]}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    print(base_image(docker.from_env()))
