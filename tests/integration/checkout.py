@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # What `//:project` brings into a test's sandbox.
-PROJECT = ("pants", "pants.toml", "BUILD", "pyproject.toml", "3rdparty", "build_rules", "packages")
+PROJECT = (
+    "pants",
+    "pants.toml",
+    "pants.docker.toml",
+    "BUILD",
+    "pyproject.toml",
+    "3rdparty",
+    "build_rules",
+    "images",
+    "packages",
+)
 FIXTURES = Path("tests/fixtures")
 
 # What a test shares with this machine: all but logs and the hashes of its compilers.
