@@ -16,6 +16,7 @@ PROJECT = (
     "pants",
     "pants.toml",
     "pants.docker.toml",
+    "pants.remote.toml",
     "BUILD",
     "pyproject.toml",
     "3rdparty",
@@ -27,8 +28,11 @@ FIXTURES = Path("tests/fixtures")
 
 # What a test shares with this machine: all but logs and the hashes of its compilers.
 SHARED = ("envs", "tools", "uv", "ccache", "locks")
+# What is realised from hash-locked files; everything that holds results starts empty.
+LOCKED = ("envs", "tools", "uv")
 
 _STARTED = re.compile(r"\[INFO\] Starting: (.+)")
+_COMPLETED = re.compile(r"\[INFO\] Completed: (.+)")
 # Pants gives its daemon a minute to start, which a busy machine needs for itself.
 _NO_DAEMON = "while waiting for pantsd to start"
 _ATTEMPTS = 3
@@ -37,14 +41,37 @@ _COUNTER = re.compile(r"^  (\w+): (\d+)$", re.MULTILINE)
 
 def shared_cache(root: Path) -> dict[str, str]:
     """A named cache below `root` with this machine's environments, and otherwise of its own."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    theirs = Path(home) / "pants/named_caches/cuda_wheels"
     mine = root / "named/cuda_wheels"
     mine.mkdir(parents=True)
-    for name in SHARED:
-        (theirs / name).mkdir(parents=True, exist_ok=True)
-        (mine / name).symlink_to(theirs / name)
+    link_shared(mine)
     return {"PANTS_NAMED_CACHES_DIR": str(root / "named")}
+
+
+def link_shared(cache: Path) -> None:
+    """Lead the directories SHARED of the named cache at `cache` to those of this machine."""
+    for name in SHARED:
+        (_named_cache() / name).mkdir(parents=True, exist_ok=True)
+        (cache / name).symlink_to(_named_cache() / name)
+
+
+def own_caches(root: Path) -> dict[str, str]:
+    """Caches below `root` for one checkout alone: no result, no object, only the locked environments."""
+    mine = root / "named/cuda_wheels"
+    mine.mkdir(parents=True)
+    for name in LOCKED:
+        if (_named_cache() / name).is_dir():
+            shutil.copytree(
+                _named_cache() / name, mine / name, symlinks=True, copy_function=os.link
+            )
+    return {
+        "PANTS_NAMED_CACHES_DIR": str(root / "named"),
+        "PANTS_LOCAL_STORE_DIR": str(root / "store"),
+    }
+
+
+def _named_cache() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "pants/named_caches/cuda_wheels"
 
 
 @dataclass(frozen=True)
@@ -65,16 +92,24 @@ class Run:
 
         Each once: Pants may start a process again in its first second, with other cores.
         """
-        names = [
-            name
-            for name in _STARTED.findall(self.output)
-            if not name.startswith(("Searching for", "Test binary", "Find "))
-        ]
-        return list(dict.fromkeys(names))
+        return _of_ours(_STARTED.findall(self.output))
+
+    @property
+    def completed(self) -> list[str]:
+        """Those of `processes` that came to an end.
+
+        Pants starts a process while it asks the remote cache, and cancels it for the cache's answer.
+        """
+        return _of_ours(_COMPLETED.findall(self.output))
 
     @property
     def counters(self) -> dict[str, int]:
         return {name: int(value) for name, value in _COUNTER.findall(self.output)}
+
+
+def _of_ours(names: list[str]) -> list[str]:
+    searches = ("Searching for", "Test binary", "Find ")
+    return list(dict.fromkeys(name for name in names if not name.startswith(searches)))
 
 
 class Checkout:

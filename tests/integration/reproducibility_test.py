@@ -4,41 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from pathlib import Path
 
-from integration.checkout import Checkout
+from integration.checkout import Checkout, own_caches
 from integration.recipes import address, recipe
-
-# What is realised from hash-locked files; everything that holds results starts empty.
-LOCKED = ("envs", "tools", "uv")
-
-
-def _named_caches() -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "pants/named_caches/cuda_wheels"
-
-
-def _own_caches(root: Path) -> dict[str, str]:
-    """Caches of this checkout alone: no result, no object, only the locked environments."""
-    mine = root / "named/cuda_wheels"
-    mine.mkdir(parents=True)
-    for name in LOCKED:
-        if (_named_caches() / name).is_dir():
-            shutil.copytree(
-                _named_caches() / name, mine / name, symlinks=True, copy_function=os.link
-            )
-    return {
-        "PANTS_NAMED_CACHES_DIR": str(root / "named"),
-        "PANTS_LOCAL_STORE_DIR": str(root / "store"),
-    }
 
 
 def test_equal_bytes_at_two_paths(tmp_path: Path) -> None:
     digests, facts = [], []
     for place, jobs in (("one", "1"), ("another/and/deeper", "2")):
-        with Checkout(tmp_path / place / "checkout", _own_caches(tmp_path / place)) as checkout:
+        with Checkout(tmp_path / place / "checkout", own_caches(tmp_path / place)) as checkout:
             checkout.add_fixture("vecadd", recipe("vecadd"))
             run = checkout.pants(
                 "--cuda-wheels-gpu-archs=9.0",

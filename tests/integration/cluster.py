@@ -1,0 +1,482 @@
+"""A server of remote caching and execution with its workers, from the package index, for tests.
+
+BuildGrid runs on a Python 3.13 and keeps its queue in PostgreSQL; with redis-server it keeps the results of
+actions across a restart. `missing()` says what of these a machine lacks.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import grp
+import hashlib
+import hmac
+import json
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+LOCK = Path("3rdparty/python/remote.txt")
+WORKER = Path(__file__).with_name("remote_worker.py")
+INSTANCE = "main"
+# Not a machine's user: the name that the database has for the server.
+DATABASE = "buildgrid"
+START_S = 120.0
+
+MATCH_KEYS = ("OSFamily", "Arch", "toolchain")
+
+
+def find_python() -> str | None:
+    """A CPython 3.13 that runs, where `./pants` looks for others."""
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
+    uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR") or Path(data) / "uv/python")
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    candidates = [
+        *pyenv.glob("versions/3.13*/bin/python"),
+        *uv.glob("cpython-3.13.*/bin/python3.13"),
+    ]
+    on_path = shutil.which("python3.13")
+    for candidate in [*map(str, candidates), *([on_path] if on_path else [])]:
+        command = [
+            candidate,
+            "-c",
+            "import ensurepip, sys; sys.exit(sys.version_info[:2] != (3, 13))",
+        ]
+        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+            return candidate
+    return None
+
+
+def find_postgres() -> Path | None:
+    """The directory of PostgreSQL's programs; Debian has them outside of PATH."""
+    versions = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name)
+    )
+    initdb = shutil.which("initdb")
+    found = [*versions[-1:], *([Path(initdb).parent] if initdb else [])]
+    return next((path for path in found if (path / "initdb").exists()), None)
+
+
+def missing(*, redis: bool = False) -> str | None:
+    """What this machine lacks for a cluster, with what installs it; None where all is there."""
+    lacks = []
+    if find_python() is None:
+        lacks.append("Python 3.13 (`uv python install 3.13`)")
+    if find_postgres() is None:
+        lacks.append("PostgreSQL (`apt-get install postgresql`)")
+    if redis and shutil.which("redis-server") is None:
+        lacks.append("redis-server (`apt-get install redis-server`)")
+    return f"not here: {', '.join(lacks)}" if lacks else None
+
+
+def environment() -> Path:
+    """The environment of the locked server, made once a lock."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cuda-wheels"
+    home = cache / f"remote-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:16]}"
+    cache.mkdir(parents=True, exist_ok=True)
+    with open(cache / ".remote.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (home / "complete").exists():
+            shutil.rmtree(home, ignore_errors=True)
+            python = find_python()
+            assert python is not None
+            _run([python, "-m", "venv", str(home)])
+            pip = [str(home / "bin/python"), "-m", "pip", "-qq", "--no-input"]
+            _run([*pip, "install", "--no-deps", "--require-hashes", "-r", str(LOCK)])
+            (home / "complete").touch()
+    return home
+
+
+def _run(argv: list[str], **kwargs: Any) -> str:
+    """Run a command; its output is in the error where it fails."""
+    done = subprocess.run(
+        argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, **kwargs
+    )
+    if done.returncode:
+        raise AssertionError(f"{argv}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = START_S) -> Any:
+    """The first true answer of `condition`; an AssertionError where there is none in time."""
+    deadline = time.monotonic() + seconds
+    while not (answer := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {seconds:.0f} s")
+        time.sleep(0.1)
+    return answer
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@dataclass
+class Service:
+    """A process that serves until it is stopped; its output is in `log`."""
+
+    argv: list[str]
+    log: Path
+    user: str | None = None
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                self.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.log.parent,
+                start_new_session=True,
+                **as_user(self.user),
+            )
+
+    def stop(self, signal_number: int = signal.SIGTERM) -> None:
+        """End it and all that it started."""
+        process, self.process = self.process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            if signal_number == signal.SIGKILL:
+                os.killpg(process.pid, signal_number)
+            else:
+                process.send_signal(signal_number)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def tail(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-40:])
+
+
+def as_user(user: str | None) -> dict[str, Any]:
+    """What has `subprocess` run a program as another user; PostgreSQL refuses root."""
+    return {"user": user, "group": user, "extra_groups": []} if user else {}
+
+
+def unprivileged() -> str | None:
+    """A user for PostgreSQL; None where this is not root, and the own one will do."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            return name if pwd.getpwnam(name) and grp.getgrnam(name) else None
+    return "daemon"
+
+
+@dataclass(frozen=True)
+class Work:
+    """One line of a worker: an action that it ended."""
+
+    worker: str
+    action: str
+    arguments: tuple[str, ...]
+    exit: int | None
+    error: str
+    cancelled: bool
+    seconds: float
+
+    @property
+    def program(self) -> str | None:
+        """The program of `sandbox/` that it was, `compile` for instance."""
+        names = [a for a in self.arguments if a.startswith("cuda_wheels.sandbox.")]
+        return names[0].rpartition(".")[2] if names else None
+
+
+@dataclass
+class Worker:
+    """A worker of the cluster."""
+
+    name: str
+    service: Service
+
+    @property
+    def work(self) -> list[Work]:
+        """What it has done so far."""
+        if not self.service.log.exists():
+            return []
+        done = []
+        for line in self.service.log.read_text(errors="replace").splitlines():
+            if line.startswith("{"):
+                facts = json.loads(line)
+                facts.pop("started")
+                facts["arguments"] = tuple(facts["arguments"])
+                done.append(Work(worker=self.name, **facts))
+        return done
+
+
+SECRET = "what signs the tokens of a test, and nothing else"
+WRITERS = "ci"
+READERS = "people"
+# Everything that a reader's Pants asks for.
+READER_REQUESTS = (
+    "GetCapabilities",
+    "GetActionResult",
+    "FindMissingBlobs",
+    "BatchReadBlobs",
+    "GetTree",
+    "Read",
+)
+
+
+def token(subject: str, *, secret: str = SECRET, seconds: int = 86_400) -> str:
+    """A bearer token for the server: `subject` is WRITERS or READERS."""
+
+    def encoded(data: bytes) -> str:
+        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+    head = encoded(json.dumps({"alg": "HS256", "typ": "JWT"}).encode())
+    body = encoded(json.dumps({"sub": subject, "exp": int(time.time()) + seconds}).encode())
+    mac = hmac.new(secret.encode(), f"{head}.{body}".encode(), hashlib.sha256).digest()
+    return f"{head}.{body}.{encoded(mac)}"
+
+
+@dataclass
+class Cluster:
+    """A server, with `execution` its database, with `redis` a lasting action cache; as a context
+    manager. With `tokens` it asks for a token (see `token`)."""
+
+    root: Path
+    execution: bool = False
+    redis: bool = False
+    tokens: bool = False
+    keepalive_s: int = 10
+    port: int = field(default_factory=free_port)
+    workers: dict[str, Worker] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._services: list[Service] = []
+        self._venv = environment()
+        self.store = self.root / "cas"
+        self.store.mkdir(parents=True)
+        self._server: Service | None = None
+
+    @property
+    def address(self) -> str:
+        return f"grpc://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Cluster:
+        try:
+            redis_port = self._start_redis() if self.redis else None
+            sql = self._start_postgres() if self.execution else None
+            config = self.root / "buildgrid.yml"
+            config.write_text(self._configuration(sql, redis_port))
+            if self.tokens:
+                (self.root / "secret").write_text(SECRET)
+                acl = {
+                    INSTANCE: {
+                        "allow": [
+                            {"subject": f"{WRITERS}$"},
+                            {"subject": f"{READERS}$", "requests": list(READER_REQUESTS)},
+                        ]
+                    }
+                }
+                (self.root / "acl.yml").write_text(json.dumps(acl))
+            self.start_server()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for worker in self.workers.values():
+            worker.service.stop(signal.SIGKILL)
+        self.stop_server()
+        for service in reversed(self._services):
+            service.stop(signal.SIGINT)
+
+    def start_server(self, *, largest_kb: int | None = None) -> None:
+        """Start the server; with `largest_kb` its disk takes no larger file."""
+        argv = [str(self._venv / "bin/bgd"), "server", "start", str(self.root / "buildgrid.yml")]
+        if largest_kb is not None:
+            argv = ["/bin/bash", "-c", f'ulimit -f {largest_kb}; exec "$@"', "-", *argv]
+        self._server = Service(argv, self.root / f"server-{time.monotonic_ns()}.log")
+        self._server.start()
+        wait_for(lambda: listens(self.port) or self._died(), f"{argv} listens")
+
+    def _died(self) -> bool:
+        assert self._server is not None and self._server.process is not None
+        if self._server.process.poll() is not None:
+            raise AssertionError(f"the server ended\n{self._server.tail()}")
+        return False
+
+    def stop_server(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+
+    def add_worker(self, name: str, **properties: str) -> Worker:
+        """Start a worker, and wait until the server knows it."""
+        argv = [str(self._venv / "bin/python"), str(WORKER.absolute())]
+        argv += [f"127.0.0.1:{self.port}", INSTANCE, name, str(self.root / f"work-{name}")]
+        if self.tokens:
+            file = self.root / "worker-token"
+            file.write_text(token(WRITERS))
+            argv.append(f"--token={file}")
+        argv += [f"{key}={value}" for key, value in {"OSFamily": "linux", **properties}.items()]
+        worker = Worker(name, Service(argv, self.root / f"worker-{name}.log"))
+        worker.service.start()
+        self.workers[name] = worker
+        return worker
+
+    def work(self, program: str | None = None) -> list[Work]:
+        """What all workers have done so far; of one program of `sandbox/` alone."""
+        done = [work for worker in self.workers.values() for work in worker.work]
+        return [work for work in done if program is None or work.program == program]
+
+    def blobs(self) -> dict[str, Path]:
+        """sha256 and file of what the store holds."""
+        objects = self.store / "cas/objects"
+        return {f"{path.parent.name}{path.name}": path for path in objects.glob("??/*")}
+
+    def _start_postgres(self) -> str:
+        programs = find_postgres()
+        assert programs is not None
+        user = unprivileged()
+        # Every directory above must let the other user pass, and the path of a socket is short.
+        home = Path(tempfile.mkdtemp(prefix="postgres-", dir="/tmp"))
+        if user:
+            shutil.chown(home, user, user)
+        env = {"PATH": os.defpath, "LC_ALL": "C", "HOME": str(home)}
+        data = str(home / "data")
+        common = {"env": env, "cwd": home, **as_user(user)}
+        _run([str(programs / "initdb"), "-D", data, "-A", "trust", "-U", DATABASE, "-N"], **common)
+        options = ["-c", "listen_addresses=", "-c", "fsync=off", "-k", str(home)]
+        service = _Temporary(
+            [str(programs / "postgres"), "-D", data, *options], self.root / "postgres.log", user
+        )
+        service.home = home
+        service.start()
+        self._services.append(service)
+
+        def create() -> bool:
+            command = [str(programs / "createdb"), "-h", str(home), "-U", DATABASE, DATABASE]
+            return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+        wait_for(create, "PostgreSQL answers")
+        address = f"postgresql://{DATABASE}@/{DATABASE}?host={home}"
+        _run([str(self._venv / "bin/bgd"), "migrate", "apply", address], cwd=self.root)
+        return address
+
+    def _start_redis(self) -> int:
+        program = shutil.which("redis-server")
+        assert program is not None
+        port = free_port()
+        argv = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
+        service = Service([*argv, "--dir", str(self.root)], self.root / "redis.log")
+        service.start()
+        self._services.append(service)
+        wait_for(lambda: listens(port), "redis-server listens")
+        return port
+
+    def _configuration(self, sql: str | None, redis_port: int | None) -> str:
+        authorization: dict[str, Any] = {"method": "none"}
+        if self.tokens:
+            authorization = {
+                "method": "jwt",
+                "secret": str(self.root / "secret"),
+                "algorithm": "hs256",
+                "acl-config": str(self.root / "acl.yml"),
+            }
+        cache = (
+            f"!redis-action-cache &ac\n    redis: !redis-connection\n      host: 127.0.0.1\n"
+            f"      port: {redis_port}\n"
+            if redis_port
+            else "!lru-action-cache &ac\n    max-cached-refs: 10000\n"
+        )
+        text = f"""\
+server:
+  - !channel
+    address: "127.0.0.1:{self.port}"
+    insecure-mode: true
+authorization: {json.dumps(authorization)}
+storages:
+  - !disk-storage &cas
+    path: {self.store}
+caches:
+  - {cache}    storage: *cas
+    allow-updates: true
+    cache-failed-actions: false
+"""
+        if sql:
+            text += f"""\
+connections:
+  - !sql-connection &sql
+    connection-string: {sql}
+    pool-size: 10
+    max-overflow: 20
+schedulers:
+  - !sql-scheduler &scheduler
+    sql: *sql
+    storage: *cas
+    action-cache: *ac
+    poll-interval: 0.1
+    bot-session-keepalive-timeout: {self.keepalive_s}
+    session-expiry-timer-interval: 1
+    property-set: !dynamic-property-set
+      match-property-keys: {json.dumps(MATCH_KEYS)}
+    assigners:
+      - !priority-age-assigner
+        count: 1
+        interval: 0.1
+"""
+        services = "\n      - !execution\n        scheduler: *scheduler" if sql else ""
+        return f"""{text}
+instances:
+  - name: {INSTANCE}
+    services:
+      - !action-cache
+        cache: *ac{services}
+      - !cas
+        storage: *cas
+      - !bytestream
+        storage: *cas
+thread-pool-size: 50
+"""
+
+
+@dataclass
+class _Temporary(Service):
+    """A service with a directory of its own that goes with it."""
+
+    home: Path | None = None
+
+    def stop(self, signal_number: int = signal.SIGTERM) -> None:
+        super().stop(signal_number)
+        if self.home is not None:
+            shutil.rmtree(self.home, ignore_errors=True)
+
+
+def client(cluster: Cluster, subject: str | None = None, **signed: Any) -> dict[str, str]:
+    """The variables that point a `./pants` to the cluster, as a site's would.
+
+    `subject` and `signed` are those of `token`.
+    """
+    variables = {
+        "PANTS_CONFIG_FILES": "pants.remote.toml",
+        "PANTS_REMOTE_STORE_ADDRESS": cluster.address,
+    }
+    if subject is not None:
+        file = cluster.root / f"token-{subject}"
+        file.write_text(token(subject, **signed))
+        variables["PANTS_REMOTE_OAUTH_BEARER_TOKEN_PATH"] = str(file)
+    return variables
