@@ -50,6 +50,7 @@ TOOL_LOCKS = {
     "tools_lock": "3rdparty/python/wheel-tools.txt",
     "wheelhouse_lock": "3rdparty/python/wheelhouse-tools.txt",
     "publish_lock": "3rdparty/python/publish-tools.txt",
+    "image_lock": "3rdparty/python/image-tools.txt",
 }
 
 # The interpreter of the programs. Neither the user's PATH nor their environment is in a key.

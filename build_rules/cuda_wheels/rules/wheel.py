@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Iterable
 
 from pants.core.goals.package import BuiltPackage, BuiltPackageArtifact, PackageFieldSet
 from pants.core.util_rules.environments import (
@@ -31,6 +31,7 @@ from pants.util.logging import LogLevel
 
 from cuda_wheels.rules.build_env import BuildEnvLock, BuildEnvLockRequest, lock_problem
 from cuda_wheels.rules.compile import CompiledWheel, CompileRequest, compile_env
+from cuda_wheels.rules.container import Container
 from cuda_wheels.rules.inspect import InspectedWheel, InspectRequest
 from cuda_wheels.rules.place import Place
 from cuda_wheels.rules.prebuilt import StandIn, StandInRequest
@@ -109,13 +110,15 @@ def compiled_because(reason: str) -> str:
 class CheckedBuild:
     """A checked wheel, with all that its compile step needs to know of the host.
 
-    `stand_in` says why it is compiled where that was asked.
+    `stand_in` says why it is compiled where that was asked; `image_id` is that of the image that
+    it is compiled in.
     """
 
     spec: WheelSpec
     host: Host
     lock: BuildEnvLock
     stand_in: StandIn = StandIn()
+    image_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -185,12 +188,13 @@ def platform_problem(arch: str, platform: Platform, environment: str | None) -> 
 
 @rule(desc="Build a CUDA wheel", level=LogLevel.DEBUG)
 async def build_wheel(request: CudaWheelRequest, platform: Platform) -> FallibleCudaWheel:
-    checked = await Get(CheckedSpec, CudaWheelRequest, request)
+    checked, container = await MultiGet(Get(CheckedSpec, CudaWheelRequest, request), Get(Container))
     spec = checked.spec
     stand_in = StandIn()
     if not (
         checked.skipped
         or checked.problems
+        or container.problems
         or platform_problem(spec.row.arch, platform, request.field_set.environment.value)
     ):
         # First of all: it needs no compiler and no build environment.
@@ -217,13 +221,17 @@ async def check_build(
     spec = checked.spec
     if checked.skipped:
         return FallibleCheckedBuild(failure=StageFailure(SKIP, checked.skipped))
-    host, surroundings = await MultiGet(Get(Host), Get(Surroundings))
-    lock = await Get(BuildEnvLock, BuildEnvLockRequest(spec.row))
+    container, lock = await MultiGet(
+        Get(Container), Get(BuildEnvLock, BuildEnvLockRequest(spec.row))
+    )
     wrong_platform = platform_problem(spec.row.arch, platform, request.field_set.environment.value)
+    known = (*checked.problems, *_lock_problems(lock, checked), *wrong_platform)
+    if container.problems:
+        # No process runs there that could look at the rest.
+        return FallibleCheckedBuild(failure=check_failure((*known, *container.problems)))
+    host, surroundings = await MultiGet(Get(Host), Get(Surroundings))
     problems = (
-        *checked.problems,
-        *_lock_problems(lock, checked),
-        *wrong_platform,
+        *known,
         *(() if wrong_platform else image_problems(host, spec.row)),
         *(() if wrong_platform else host_problems(host, spec.row)),
         *(() if wrong_platform else header_problems(host, spec.system_headers)),
@@ -231,11 +239,15 @@ async def check_build(
         *disk_problems(surroundings, lock.sha256),
     )
     if problems:
-        message = "\n".join(f"* {problem}" for problem in problems)
-        return FallibleCheckedBuild(failure=StageFailure("check", message))
+        return FallibleCheckedBuild(failure=check_failure(problems))
     if options.options.is_default("platform_policy"):
         spec = for_image(spec, host)
-    return FallibleCheckedBuild(CheckedBuild(spec, host, lock))
+    return FallibleCheckedBuild(CheckedBuild(spec, host, lock, image_id=container.image_id))
+
+
+def check_failure(problems: Iterable[str]) -> StageFailure:
+    """The failure of a wheel that must not be built, for all of these reasons."""
+    return StageFailure("check", "\n".join(f"* {problem}" for problem in problems))
 
 
 def for_image(spec: WheelSpec, host: Host) -> WheelSpec:
@@ -272,6 +284,17 @@ def facts_file(wheel: str, document: dict[str, Any]) -> FileContent:
     """The file beside a wheel that says what is in it and where it came from."""
     content = json.dumps(document, indent=1, sort_keys=True) + "\n"
     return FileContent(wheel.replace(".whl", ".facts.json"), content.encode())
+
+
+def toolchain_document(build: CheckedBuild, place: Place) -> dict[str, Any]:
+    """What the facts file of a wheel says of what compiled it, and where that was."""
+    image = build.host.image
+    return {
+        "identity": build.host.toolchain_identity,
+        "local": place.is_local,
+        **({"image": image.name, "base": image.base} if image else {}),
+        **({"image_id": build.image_id} if build.image_id else {}),
+    }
 
 
 def target_document(spec: WheelSpec) -> dict[str, Any]:
@@ -343,10 +366,7 @@ async def build_checked_wheel(build: CheckedBuild, place: Place) -> FallibleCuda
                         **target_document(spec),
                         "lock": build.lock.path,
                         "lock_sha256": build.lock.sha256,
-                        "toolchain": {
-                            "identity": build.host.toolchain_identity,
-                            "local": place.is_local,
-                        },
+                        "toolchain": toolchain_document(build, place),
                         "env": compile_env(spec),
                         **build.stand_in.document(spec),
                     },

@@ -1,0 +1,164 @@
+"""Tells what the Docker daemon has of what builds need, and of what builds have left there.
+
+Request: `cache`, `bootstrap_lock`, `image_lock`, `images` (names; may be empty), `leftovers`
+(whether to look for them, which takes the daemon some seconds). stdout: JSON.
+`fault` is null where the daemon answers, else `absent`, `stopped`, `refused`, `remote` or `other`,
+with what was said in `detail`; `socket` is where it was looked for. `images` maps each name to what
+is known of it, or to null where it is missing. Of leftovers, `containers` are those that Pants
+started, `volumes` and `own_images` what takes up space for us.
+
+Nothing is changed, pulled or started. The daemon is asked where Pants 2.17 asks: at DOCKER_HOST if
+that is a Unix socket, else at Docker's usual one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cuda_wheels.sandbox import environment, program
+
+DEFAULT_SOCKET = "/var/run/docker.sock"
+TIMEOUT_S = 10
+
+# What Pants 2.17 calls its volumes, and where it mounts them in its containers.
+VOLUME_PREFIX = "pants-named-caches-"
+CACHES_MOUNT = "/pants-named-caches"
+LABEL = "cuda-wheels.accel"
+"""A label that every toolchain image has (`tables/dockerfile.py`)."""
+
+Facts = dict[str, Any]
+
+
+def main(request: dict[str, Any]) -> None:
+    """Print what was found, as JSON."""
+    program.require(request, "cache", "bootstrap_lock", "image_lock", "images")
+    environment.reexec_in_tools(
+        Path(request["cache"]), Path(request["bootstrap_lock"]), Path(request["image_lock"])
+    )
+    found = state(request["images"], os.environ, leftovers=bool(request.get("leftovers")))
+    print(json.dumps(found, indent=1))
+
+
+def state(images: list[str], env: Mapping[str, str], *, leftovers: bool) -> Facts:
+    """What the daemon tells, or why it tells nothing."""
+    import docker
+
+    address = env.get("DOCKER_HOST", "")
+    socket = DEFAULT_SOCKET
+    if address.startswith("unix://"):
+        socket = address[len("unix://") :]
+    elif address:
+        return _fault("remote", address, f"DOCKER_HOST is {address}")
+    missing = socket_fault(socket)
+    if missing:
+        return missing
+    try:
+        client = docker.DockerClient(base_url=f"unix://{socket}", version="auto", timeout=TIMEOUT_S)
+        version = client.version()
+        return {
+            "fault": None,
+            "detail": "",
+            "socket": socket,
+            "version": version["Version"],
+            "arch": version["Arch"],
+            "images": {name: image_facts(client, name) for name in images},
+            "containers": containers(client) if leftovers else [],
+            "volumes": volumes(client) if leftovers else [],
+            "own_images": own_images(client) if leftovers else [],
+        }
+    except (docker.errors.DockerException, OSError) as error:
+        return _fault("other", socket, str(error))
+
+
+def socket_fault(socket: str) -> Facts | None:
+    """Why nobody can be asked at a Unix socket; None if somebody can."""
+    import socket as sockets
+
+    with sockets.socket(sockets.AF_UNIX) as probe:
+        probe.settimeout(TIMEOUT_S)
+        try:
+            probe.connect(socket)
+        except FileNotFoundError as error:
+            return _fault("absent", socket, str(error))
+        except ConnectionRefusedError as error:
+            return _fault("stopped", socket, str(error))
+        except PermissionError as error:
+            return _fault("refused", socket, str(error))
+        except OSError as error:
+            return _fault("other", socket, str(error))
+    return None
+
+
+def _fault(kind: str, socket: str, detail: str) -> Facts:
+    return {"fault": kind, "detail": detail, "socket": socket}
+
+
+def image_facts(client: Any, name: str) -> Facts | None:
+    """Id, architecture and user of an image; None where the daemon does not have it."""
+    import docker
+
+    try:
+        found = client.api.inspect_image(name)
+    except docker.errors.ImageNotFound:
+        return None
+    except docker.errors.APIError as error:
+        # A name that is none.
+        if error.response is not None and error.response.status_code == 400:
+            return None
+        raise
+    return {
+        "id": found["Id"],
+        "arch": found["Architecture"],
+        "os": found["Os"],
+        "user": (found.get("Config") or {}).get("User") or "",
+    }
+
+
+def containers(client: Any) -> list[Facts]:
+    """The containers that a Pants started, whether they run or not."""
+    found = []
+    for one in client.api.containers(all=True):
+        mounts = {mount.get("Destination"): mount for mount in one.get("Mounts") or ()}
+        if CACHES_MOUNT not in mounts:
+            continue
+        found.append(
+            {
+                "id": one["Id"][:12],
+                "image": one["ImageID"],
+                "state": one["State"],
+                "created": one["Created"],
+                "volume": mounts[CACHES_MOUNT].get("Name"),
+            }
+        )
+    return found
+
+
+def volumes(client: Any) -> list[Facts]:
+    """The volumes that hold the append-only caches of builds, with their sizes in bytes."""
+    usage = client.df()
+    return [
+        {
+            "name": one["Name"],
+            # Pants labels a volume with the id of the image that its containers are of.
+            "image": (one.get("Labels") or {}).get("image_name"),
+            "bytes": one["UsageData"]["Size"],
+        }
+        for one in usage.get("Volumes") or ()
+        if one["Name"].startswith(VOLUME_PREFIX)
+    ]
+
+
+def own_images(client: Any) -> list[Facts]:
+    """The toolchain images, by their label, with their sizes in bytes."""
+    return [
+        {"id": one["Id"], "names": one.get("RepoTags") or [], "bytes": one["Size"]}
+        for one in client.api.images(filters={"label": LABEL})
+    ]
+
+
+if __name__ == "__main__":
+    program.run(main)

@@ -1,0 +1,41 @@
+"""What is said of sockets that lead nowhere. What a daemon tells is read in tests/integration."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from cuda_wheels.sandbox import docker_state
+
+
+def _state(address: str) -> docker_state.Facts:
+    return docker_state.state([], {"DOCKER_HOST": address}, leftovers=False)
+
+
+def test_no_socket(tmp_path: Path) -> None:
+    found = _state(f"unix://{tmp_path}/docker.sock")
+    assert (found["fault"], found["socket"]) == ("absent", f"{tmp_path}/docker.sock")
+
+
+def test_a_socket_that_a_stopped_daemon_left(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as daemon:
+        daemon.bind(str(tmp_path / "docker.sock"))
+        daemon.listen()
+    assert _state(f"unix://{tmp_path}/docker.sock")["fault"] == "stopped"
+
+
+def test_a_daemon_elsewhere() -> None:
+    found = _state("tcp://127.0.0.1:2375")
+    assert found["fault"] == "remote"
+    assert "tcp://127.0.0.1:2375" in found["detail"]
+
+
+def test_who_answers_and_is_no_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(tmp_path / "s"))
+        other.listen()
+        # Nobody accepts: the SDK gives up.
+        monkeypatch.setattr(docker_state, "TIMEOUT_S", 0.2)
+        assert _state(f"unix://{tmp_path}/s")["fault"] == "other"
