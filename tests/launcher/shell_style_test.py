@@ -11,7 +11,7 @@ import pytest
 SHELLCHECK = Path(sys.executable).parent / "shellcheck"
 
 
-@pytest.mark.parametrize("script", ["pants", ".ci/run", "3rdparty/python/lock"])
+@pytest.mark.parametrize("script", ["pants", ".ci/prepare", ".ci/run", "3rdparty/python/lock"])
 def test_shellcheck_has_nothing_to_say(script: str) -> None:
     run = subprocess.run([str(SHELLCHECK), script], stdout=subprocess.PIPE, text=True)
     assert (run.returncode, run.stdout) == (0, "")
