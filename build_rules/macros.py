@@ -172,3 +172,20 @@ def wheelhouses(packages, *, without_torch=(), requirements=None, **fields):
             cuda_arch=cuda_arch.split(),
             **fields,
         )
+
+
+def toolchain_images(*, baked_locks=None, **fields):
+    """One `toolchain_image` for each architecture and accelerator: `amd64-cu130`.
+
+    `baked_locks` maps such a name to the locks whose build environments are in that image. `fields`
+    are shared by all.
+    """
+    for arch, accel in toolchain_image_variants():
+        name = f"{arch}-{accel}"
+        toolchain_image(
+            name=name,
+            arch=arch,
+            accel=accel,
+            baked_locks=(baked_locks or {}).get(name),
+            **fields,
+        )

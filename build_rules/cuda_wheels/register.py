@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from pants.build_graph.build_file_aliases import BuildFileAliases
 
-from cuda_wheels.goals import build, inspect, lock, matrix, publish, shell
+from cuda_wheels.goals import (
+    build,
+    inspect,
+    lock,
+    matrix,
+    pin_images,
+    publish,
+    publish_image,
+    shell,
+)
 from cuda_wheels.rules import (
     addresses,
     build_env,
@@ -24,6 +33,7 @@ from cuda_wheels.rules import (
     spec,
     status,
     toolchain,
+    toolchain_image,
     wheel,
     wheelhouse,
 )
@@ -35,6 +45,7 @@ from cuda_wheels.target_types import (
     CudaWheelhouseTarget,
     CudaWheelTarget,
     SourceWheelTarget,
+    ToolchainImageTarget,
 )
 
 
@@ -49,10 +60,12 @@ def rules():
         *inspect_rules.rules(),
         *lock.rules(),
         *matrix.rules(),
+        *pin_images.rules(),
         *place.rules(),
         *prebuilt.rules(),
         *programs.rules(),
         *publish.rules(),
+        *publish_image.rules(),
         *repair.rules(),
         *session_settings.rules(),
         *shell.rules(),
@@ -62,13 +75,20 @@ def rules():
         *spec.rules(),
         *status.rules(),
         *toolchain.rules(),
+        *toolchain_image.rules(),
         *wheel.rules(),
         *wheelhouse.rules(),
     ]
 
 
 def target_types():
-    return [CudaSourceTarget, CudaWheelTarget, CudaWheelhouseTarget, SourceWheelTarget]
+    return [
+        CudaSourceTarget,
+        CudaWheelTarget,
+        CudaWheelhouseTarget,
+        SourceWheelTarget,
+        ToolchainImageTarget,
+    ]
 
 
 def build_file_aliases() -> BuildFileAliases:

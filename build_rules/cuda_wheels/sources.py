@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from packaging.version import InvalidVersion, Version
 from pants.util.frozendict import FrozenDict
 
+from cuda_wheels.tables.images import image_variants
 from cuda_wheels.tables.upstreams import github, github_problem, pyg_index
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -359,4 +360,5 @@ BUILD_FILE_OBJECTS: dict[str, Callable[..., Any]] = {
     "github": github,
     # What `images/pins.py` is written with: a prelude's values must be hashable, which a dict is not.
     "pins": FrozenDict,
+    "toolchain_image_variants": image_variants,
 }

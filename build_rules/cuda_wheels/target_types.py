@@ -1,4 +1,4 @@
-"""The `cuda_source`, `cuda_wheel`, `source_wheel` and `cuda_wheelhouse` targets.
+"""The `cuda_source`, `cuda_wheel`, `source_wheel`, `cuda_wheelhouse` and `toolchain_image` targets.
 
 Fields check the shape of a value only. Whether the values of one target go together is decided by
 `rules.spec`, which reports every fault of a target at once when the target is packaged: an
@@ -32,6 +32,7 @@ from pants.util.strutil import help_text
 from cuda_wheels.sources import SOURCE_ALIASES, SOURCE_TYPES, PrebuiltWheel, Source
 from cuda_wheels.tables.accelerators import ACCELERATORS
 from cuda_wheels.tables.gpu_archs import GPU_ARCH_RULES
+from cuda_wheels.tables.images import DEFAULT_SYSTEM, LIBRARIES, SYSTEMS
 from cuda_wheels.tables.system_headers import SYSTEM_HEADERS
 
 # --------------------------------------------------------------------------------------------
@@ -590,4 +591,103 @@ class CudaWheelhouseTarget(Target):
         the rest in the manifest as failed, and exits with 1. Equal inputs give equal bytes.
 
         `wheelhouses` in a BUILD file expands to one of these a row.
+        """)
+
+
+# --------------------------------------------------------------------------------------------
+# toolchain_image
+# --------------------------------------------------------------------------------------------
+
+
+class ImageSystemField(StringField):
+    alias: ClassVar[str] = "os"
+    help = help_text(f"""
+        The Linux that the image is built on, one of {', '.join(f'`{name}`' for name in SYSTEMS)}.
+        The default is `{DEFAULT_SYSTEM}`, which is Rocky Linux 8; for ROCm it is `ubuntu24.04`,
+        since AMD publishes nothing for another.
+
+        It decides the platform tag of the wheels: those of Ubuntu have none, and run on that
+        release or a newer one.
+        """)
+
+
+class ImageBaseField(StringField):
+    alias: ClassVar[str] = "base_image"
+    help = help_text("""
+        An image of your own to build on, with its digest: `NAME@sha256:...`, or the id of an image
+        that only this machine has, `sha256:...`. It must be a Linux of `os`.
+
+        By default it is the published image of the accelerator, with the digest that `BASE_PINS` of
+        `images/pins.py` has. A base without a digest is refused.
+        """)
+
+
+class ImageCudaHomeField(StringField):
+    alias: ClassVar[str] = "cuda_home"
+    help = help_text("""
+        The directory of the CUDA toolkit in a `base_image`; not set if it has none, and the compiler
+        comes with the build environment.
+        """)
+
+
+class ImageLibrariesField(StringSequenceField):
+    alias: ClassVar[str] = "libraries"
+    value: Optional[tuple[str, ...]]
+    help = help_text(f"""
+        Libraries of the system that are installed beside the compilers: any of
+        {', '.join(f'`{name}`' for name in LIBRARIES)}. Headers that recipes name in
+        `system_headers` are always there.
+        """)
+
+
+class ImageBakedLocksField(StringSequenceField):
+    alias: ClassVar[str] = "baked_locks"
+    value: Optional[tuple[str, ...]]
+    help = help_text("""
+        Locks whose build environments are part of the image, by their paths from the top of the
+        repository, for instance `["3rdparty/torch/amd64-cu130-torch2.9.1-cp312.txt"]`. Each adds
+        several gigabytes.
+
+        By default none: a build environment is made in the container's volume when it is first
+        needed.
+        """)
+
+
+class ImagePublishToField(StringField):
+    alias: ClassVar[str] = "publish_to"
+    help = help_text("""
+        The place in a registry that `publish` pushes the image to, for instance
+        `registry.example/team`: it becomes `registry.example/team/<name of the target>:<tag>`. The
+        default is `[cuda-images].publish_to`.
+        """)
+
+
+class ImageOutputPathField(OutputPathField):
+    help = help_text("""
+        The file below `--distdir` that says what was built. The default is
+        `images/<name of the target>.json`.
+        """)
+
+
+class ToolchainImageTarget(Target):
+    alias: ClassVar[str] = "toolchain_image"
+    core_fields = (
+        *COMMON_TARGET_FIELDS,
+        ArchField,
+        AccelField,
+        ImageSystemField,
+        ImageBaseField,
+        ImageCudaHomeField,
+        ImageLibrariesField,
+        ImageBakedLocksField,
+        ImagePublishToField,
+        ImageOutputPathField,
+    )
+    help = help_text("""
+        A container image that compiles the wheels of one architecture and accelerator: the CUDA
+        toolkit, a gcc that its nvcc accepts, CPython 3.12, uv, and a description of itself.
+
+        `./pants package` builds it with the Docker daemon, under a tag that stands for everything
+        it is made of; `./pants publish` pushes it; `./pants cuda-pin-images` writes its digest into
+        `images/pins.py`. `toolchain_images` in a BUILD file expands to all of them.
         """)

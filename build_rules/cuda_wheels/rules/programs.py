@@ -44,7 +44,7 @@ CACHE_NAME = "cuda_wheels"
 CACHE_DIR = ".cuda_wheels"
 REQUEST_FILE = "request.json"
 # The locks of our own tools: uv and ccache; what reads, repairs and fetches packages; what describes
-# a wheelhouse, and what publishes it, apart so that no wheel's key depends on them.
+# a wheelhouse, what publishes it, and what makes images, apart so that no wheel's key depends on them.
 TOOL_LOCKS = {
     "bootstrap_lock": "3rdparty/python/bootstrap-tools.txt",
     "tools_lock": "3rdparty/python/wheel-tools.txt",

@@ -3,6 +3,7 @@
 The bootstrap environment (uv and ccache) is made by `venv` and pip; all others by its uv. A name
 holds the lock's digest and the interpreter, so that a changed lock is another directory. One is
 made under a temporary name and renamed when complete, under a file lock: nobody sees half of one.
+Those that a toolchain image has are used where they are.
 
 Index addresses and credentials come from the session's settings: they are in no cache key, and
 credentials are hidden in messages. A torch with a local version (`2.9.1+cu126`) is not on the
@@ -29,6 +30,9 @@ from typing import Any
 from cuda_wheels.sandbox import session_settings
 from cuda_wheels.sandbox.mirrors import mirrored
 from cuda_wheels.sandbox.program import ProgramError, is_disk_full
+
+BAKED = Path("/opt/cuda-wheels")
+"""Where a toolchain image has environments of its own, named as in the cache."""
 
 COMPLETE = ".complete"
 """Written as the last file of an environment, before it gets its name."""
@@ -187,8 +191,10 @@ def interpreter_tag() -> str:
 
 
 def environment_path(cache: Path, lock: Path, kind: str) -> Path:
-    """Where the environment of this lock is, or would be."""
-    return Path(cache).absolute() / kind / f"{lock_digest(lock)}-{interpreter_tag()}"
+    """Where the environment of this lock is, or would be: in the image, otherwise in the cache."""
+    name = f"{lock_digest(lock)}-{interpreter_tag()}"
+    baked = BAKED / kind / name
+    return baked if is_complete(baked) else Path(cache).absolute() / kind / name
 
 
 def is_complete(path: Path) -> bool:
@@ -213,7 +219,7 @@ def ensure_bootstrap(cache: Path, lock: Path) -> Path:
         command += ["--only-binary=:all:", "--require-hashes", "--no-compile", "--no-cache-dir"]
         installed = _run([*command, *settings.pip_flags(), "-r", str(Path(lock).absolute())], env)
         if installed.returncode:
-            raise _install_error("pip", lock, path, settings, installed.stdout)
+            raise install_error("pip", lock, path, settings, installed.stdout)
 
     return _ensure(cache, environment_path(cache, lock, "tools"), make)
 
@@ -240,7 +246,7 @@ def ensure_environment(cache: Path, lock: Path, *, bootstrap: Path, kind: str) -
         synced = _run([*command, *flags, str(Path(lock).absolute())], env)
         if synced.returncode:
             note = settings.torch_note(requirements)
-            raise _install_error("uv", lock, path, settings, synced.stdout, note)
+            raise install_error("uv", lock, path, settings, synced.stdout, note)
         make_cuda_home(path)
 
     return _ensure(cache, environment_path(cache, lock, kind), make)
@@ -395,9 +401,10 @@ _FAULTS = (
 )
 
 
-def _install_error(
+def install_error(
     tool: str, lock: Path, path: Path, settings: Settings, output: str, note: str = ""
 ) -> ProgramError:
+    """What to say where `pip` or `uv` did not install a lock, from what it printed."""
     fault = next((kind for pattern, kind in _FAULTS if re.search(pattern, output)), "other")
     indexes = ", ".join(hide_credentials(i) for i in (*settings.indexes, *settings.find_links))
     indexes = indexes or ("none" if settings.no_index else f"{tool}'s default")

@@ -255,7 +255,7 @@ def test_a_pytorch_index_out_of_reach_says_how_to_name_a_mirror(
     ],
 )
 def test_what_the_tools_print_is_understood(output: str, message: str, tmp_path: Path) -> None:
-    error = environment._install_error("pip", Path("a.txt"), tmp_path, Settings(), output)
+    error = environment.install_error("pip", Path("a.txt"), tmp_path, Settings(), output)
     assert message in str(error)
 
 

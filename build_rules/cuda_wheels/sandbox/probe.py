@@ -37,8 +37,10 @@ HASHES_FILE = "file-hashes.json"
 COMMAND_TIMEOUT_S = 5
 SETTINGS_KEPT_S = 30 * 24 * 3600
 
-# What a toolchain image says of itself; `cuda_wheels.images` writes it.
+# What a toolchain image says of itself, and where it has environments; `tables/dockerfile.py` says how
+# they get there.
 IMAGE_FILE = Path("/etc/cuda-wheels/image.json")
+BAKED = Path("/opt/cuda-wheels")
 
 # What turns source into objects besides the driver itself. A driver of the same bytes may call
 # another compiler (a distribution's update touches cc1plus and `as`, not always g++).
@@ -292,11 +294,15 @@ def glibc_version() -> str | None:
 
 
 def environments(cache: Path) -> list[str]:
-    """The names of the build environments that are there; each begins with its lock's digest."""
-    try:
-        return sorted(name for name in os.listdir(cache / "envs") if not name.startswith("."))
-    except OSError:
-        return []
+    """The names of the build environments that are there; each begins with its lock's digest.
+
+    A toolchain image may have some of its own.
+    """
+    found: set[str] = set()
+    for place in (cache, BAKED):
+        with contextlib.suppress(OSError):
+            found.update(name for name in os.listdir(place / "envs") if not name.startswith("."))
+    return sorted(found)
 
 
 def free_disk_gb(directory: Path) -> float:

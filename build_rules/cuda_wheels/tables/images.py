@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cuda_wheels.tables.accelerators import (
-    ACCELERATORS,
     BASES,
     SUPPORTED_ARCHES,
     find_accelerator,
@@ -191,14 +190,8 @@ def default_system(accel: str) -> str:
 
 
 def image_variants() -> tuple[tuple[str, str], ...]:
-    """Architecture and accelerator of every image that can be built for CUDA and the CPU."""
-    kinds = {accel.name: accel.kind for accel in ACCELERATORS}
-    return tuple(
-        (arch, accel)
-        for arch, accels in SUPPORTED_ARCHES.items()
-        for accel in accels
-        if kinds[accel] != "rocm"
-    )
+    """Architecture and accelerator of every image that can be built."""
+    return tuple((arch, accel) for arch, accels in SUPPORTED_ARCHES.items() for accel in accels)
 
 
 def published_base(accel: str, system: str) -> str | None:

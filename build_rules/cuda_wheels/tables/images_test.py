@@ -43,7 +43,9 @@ def pinned(arch: str, accel: str, system: str = "manylinux_2_28", **fields: obje
 
 
 def test_the_table_has_every_accelerator_that_images_are_built_for() -> None:
-    assert {accel for _, accel in image_variants()} == {accel for accel, _, _ in REQUIRED}
+    assert {accel for _, accel in image_variants() if not accel.startswith("rocm")} == {
+        accel for accel, _, _ in REQUIRED
+    }
 
 
 @pytest.mark.parametrize(("accel", "base", "toolset"), REQUIRED)
@@ -71,9 +73,7 @@ def test_an_image_is_refused_where_nothing_is_published_for_it(arch: str, accel:
     system = default_system(accel)
     problems = image_problems(pinned(arch, accel, system))
     assert bool(problems) == (accel not in SUPPORTED_ARCHES[arch])
-    assert ((arch, accel) in image_variants()) == (
-        accel in SUPPORTED_ARCHES[arch] and not accel.startswith("rocm")
-    )
+    assert ((arch, accel) in image_variants()) == (not problems)
 
 
 def test_rocm_is_built_on_ubuntu_without_a_manylinux_tag_or_refused() -> None:
@@ -144,7 +144,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
         Image("x86_64", "cuda13", base="rockylinux:8", libraries=("openblas", "mkl"))
     )
     assert len(problems) == 4
-    assert all(name in LIBRARIES or name == "mkl" for name in ("openblas", "mkl"))
+    assert "openblas" in LIBRARIES and "'openblas'" not in problems[-1]
     assert "'mkl'" in problems[-1]
     (problem,) = image_problems(Image("amd64", "cpu", "ubuntu-24.04"))
     assert "Did you mean 'ubuntu24.04'?" in problem
