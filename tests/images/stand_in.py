@@ -3,7 +3,7 @@
 No registry has to be within reach: the base comes from the Debian mirror that apt is configured with,
 by debootstrap, which takes root. It is made once and kept below `${XDG_CACHE_HOME:-~/.cache}`.
 
-`python -m images.stand_in` makes it and prints the name of the image.
+`python -m images.stand_in` makes it and prints its name.
 """
 
 from __future__ import annotations
