@@ -65,6 +65,7 @@ def mismatches(facts: WheelFacts, declared: DeclaredWheel) -> tuple[str, ...]:
         _cxx_runtime,
         _unlisted_needs,
         _build_paths,
+        _bytecode,
     )
     found = [finding for check in checks for finding in check(facts, declared)]
     return (*found, *self_mismatches(facts))
@@ -323,6 +324,17 @@ def _build_paths(facts: WheelFacts, declared: DeclaredWheel) -> Iterator[str]:
                 f"RPATH: {some(library.rpaths)}. Another library there would be loaded. Usual "
                 "cause: setup.py links with `-rpath` or `runtime_library_dirs`. Patch that out."
             )
+
+
+def _bytecode(facts: WheelFacts, declared: DeclaredWheel) -> Iterator[str]:
+    # An upstream wheel is known by its hash: nobody makes it again.
+    if facts.bytecode and not declared.serves:
+        yield (
+            f"{facts.filename}: declared independent of when it is built, found compiled Python "
+            f"files: {some(facts.bytecode)}. They hold the times of their sources, and installers "
+            "make their own. Usual cause: setup.py imports the package that it builds, and its "
+            "package data takes every file. Leave `.pyc` out there."
+        )
 
 
 # --- against the wheel's own tag -----------------------------------------------------------------

@@ -335,6 +335,13 @@ def test_an_absolute_rpath() -> None:
     assert "/opt/cuda/lib64" in only(with_cuda(rpaths=("/opt/cuda/lib64",)))
 
 
+def test_bytecode_is_no_part_of_a_wheel_that_is_built() -> None:
+    facts = replace(FACTS, bytecode=("torch_demo/__pycache__/a.cpython-312.pyc",))
+    assert "torch_demo/__pycache__/a.cpython-312.pyc" in only(facts)
+    # An upstream wheel may have it.
+    assert mismatches(facts, SERVES) == ()
+
+
 def test_links_torch_without_torch() -> None:
     needed = ("libcudart.so.13", "libstdc++.so.6")
     facts = replace(FACTS, libraries=(replace(CUDA, needed=needed),))

@@ -91,7 +91,7 @@ class WheelFacts:
     `wheel_tags` those of the WHEEL file. `policy` is auditwheel's verdict, `symbol_policy` the part
     of it that symbol versions decide; both are empty where there is none, for the reason that
     `policy_problem` gives. `unprovided` are the libraries that neither the platform nor the wheel
-    has and that are not left out on purpose.
+    has and that are not left out on purpose. `bytecode` are compiled Python files, `.pyc`.
     """
 
     filename: str
@@ -111,6 +111,7 @@ class WheelFacts:
     policy_problem: str = ""
     unprovided: tuple[str, ...] = ()
     grafted: tuple[str, ...] = ()
+    bytecode: tuple[str, ...] = ()
     libraries: tuple[LibraryFacts, ...] = ()
 
     @property
@@ -203,6 +204,7 @@ def format_text(facts: WheelFacts) -> str:
         ("GPU code", ", ".join((*facts.cubins, *facts.ptx)) or "none"),
         ("requires", ", ".join(facts.requires_dist) or "nothing"),
         ("grafted", ", ".join(facts.grafted) or "nothing"),
+        *([("bytecode", f"{len(facts.bytecode)} files")] if facts.bytecode else []),
         ("RECORD", "right" if facts.record_ok else "; ".join(facts.record_problems)),
     ]
     lines = _aligned(rows)

@@ -46,6 +46,7 @@ FACTS = WheelFacts(
     symbol_policy="manylinux_2_34_x86_64",
     unprovided=("libsecret.so.1",),
     grafted=("demo.libs/libx-1a2b3c4d.so.1",),
+    bytecode=("demo/__pycache__/x.cpython-312.pyc",),
     libraries=(LIBRARY, LibraryFacts(path="demo/_cpu.so", size=10, machine="x86_64")),
 )
 
@@ -111,6 +112,7 @@ def test_the_table_shows_what_was_found() -> None:
         "libsecret.so.1",
         "GPU code sm_90, sm_120, compute_120",
         "grafted demo.libs/libx-1a2b3c4d.so.1",
+        "bytecode 1 files",
         "RECORD demo/x.py is not listed",
         "demo/_cuda.so",
         "machine x86_64, 2.5 MB",

@@ -78,6 +78,7 @@ def measure(wheel: Path, cuobjdump: Path) -> WheelFacts:
         policy_problem=verdict.problem,
         unprovided=verdict.unprovided,
         grafted=tuple(name for name in contents.members if _is_grafted(name)),
+        bytecode=tuple(name for name in contents.members if name.endswith((".pyc", ".pyo"))),
         libraries=libraries,
     )
 

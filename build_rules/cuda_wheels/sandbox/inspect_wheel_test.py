@@ -85,6 +85,13 @@ def test_a_library_is_known_by_its_content_not_its_name(tmp_path: Path) -> None:
     assert [lib.path for lib in facts.libraries] == ["demo/plugin.bin"]
 
 
+def test_bytecode_is_found(tmp_path: Path) -> None:
+    files = {"demo/__init__.py": b"", "demo/__pycache__/a.cpython-312.pyc": b"", "demo/pyc": b""}
+    facts = measure(pack(tmp_path, {**files, "demo/a.so": library(tmp_path / "a.so", ONE)}))
+    assert facts.bytecode == ("demo/__pycache__/a.cpython-312.pyc",)
+    assert measure(pack(tmp_path / "other", {"demo/__init__.py": b""})).bytecode == ()
+
+
 def test_a_wheel_without_libraries_has_no_platform(tmp_path: Path) -> None:
     facts = measure(pack(tmp_path, {"demo/__init__.py": b""}, tag="py3-none-any", purelib=True))
     assert (facts.policy, facts.libraries, facts.root_is_purelib) == ("", (), True)

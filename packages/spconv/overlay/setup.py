@@ -96,10 +96,14 @@ def units():
 
 
 def data_files():
-    """What the wheel holds beside modules, without the native module and its stubs."""
+    """What the wheel holds beside modules, without the native module and its stubs.
+
+    Nor the bytecode that the imports above have left, which holds the times of its sources.
+    """
     for path in sorted(PACKAGE.rglob("*")):
         inside = path.relative_to(PACKAGE)
-        if path.is_file() and path.suffix not in (".py", ".so") and inside.parts[0] != "core_cc":
+        module = path.suffix in (".py", ".pyc", ".so")
+        if path.is_file() and not module and inside.parts[0] != "core_cc":
             yield str(inside)
 
 
