@@ -346,8 +346,8 @@ class TimeoutField(IntField):
     default = 6 * 60 * 60
     value: int
     help = help_text("""
-        The seconds after which the compile step is ended; the default is six hours. Objects that
-        were finished stay in the compiler cache, so that the next attempt resumes.
+        The seconds after which the compile step is ended, a year at most; the default is six hours.
+        Objects that were finished stay in the compiler cache, so that the next attempt resumes.
 
         Pants puts it into the cache key: another value compiles again, from those objects.
         """)

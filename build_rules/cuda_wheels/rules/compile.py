@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import os
+import shlex
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,7 +117,9 @@ def _tell_log(description: str, log: str, options: GlobalOptions, place: Place) 
     """Say where the log of a compile step grows, where the user can reach it."""
     if place.is_local:
         path = os.path.join(options.named_caches_dir, CACHE_NAME, "logs", log)
-        logger.info(f"Unless {description} is cached, its log grows here: tail -f {path}")
+        logger.info(
+            f"Unless {description} is cached, its log grows here: tail -f {shlex.quote(path)}"
+        )
 
 
 @rule

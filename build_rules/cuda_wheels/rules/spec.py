@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import re
 from dataclasses import dataclass
@@ -75,6 +76,12 @@ _HOST_ONLY = AppliedArchs(rule="cpu", env=(), cubins=(), ptx=(), dropped=())
 
 # The value of `[cuda-wheels].gpu_archs` that stands for the GPUs of this machine.
 NATIVE = "native"
+
+# Of a number of seconds that its engine cannot count Pants dies, and its client waits for ever.
+MAX_TIMEOUT = 365 * 24 * 60 * 60
+
+# Linux's MAX_ARG_STRLEN, for `NAME=value` and the NUL behind it.
+MAX_VARIABLE = 32 * 4096
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -364,12 +371,20 @@ def identity_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
 
 def env_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
     """A sentence for each variable of `env` that a process cannot have."""
-    return tuple(
-        f"`env` sets {name!r} to {value!r}. A variable's name is of letters, digits and `_`, and "
-        "no value holds a NUL. Correct it."
-        for name, value in sorted((field_set.env.value or {}).items())
-        if not _VARIABLE.fullmatch(name) or "\0" in value
-    )
+    problems = []
+    for name, value in sorted((field_set.env.value or {}).items()):
+        if not _VARIABLE.fullmatch(name) or "\0" in value:
+            problems.append(
+                f"`env` sets {name!r} to {value!r}. A variable's name is of letters, "
+                "digits and `_`, and no value holds a NUL. Correct it."
+            )
+        elif len(f"{name}={value}".encode()) >= MAX_VARIABLE:
+            problems.append(
+                f"`env` sets {name!r} to {len(value)} characters: Linux starts no process with a "
+                f"variable of {MAX_VARIABLE} bytes or more. Put it into a file of the source, by an "
+                "overlay or a patch."
+            )
+    return tuple(problems)
 
 
 def system_header_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
@@ -434,12 +449,20 @@ def mirror_problems(mirrors: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def number_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
-    """A sentence for each number that must be positive and is not."""
-    return tuple(
-        f"`{field.alias}` is {field.value}: it must be greater than zero."
-        for field in (field_set.memory_per_job_gb, field_set.timeout)
-        if field.value is None or field.value <= 0
-    )
+    """A sentence for each number that is out of its range."""
+    problems = []
+    memory, timeout = field_set.memory_per_job_gb.value, field_set.timeout.value
+    if memory is None or not 0 < memory < math.inf:
+        problems.append(
+            f"`memory_per_job_gb` is {memory}: it must be a number greater than zero, for instance "
+            "3.0."
+        )
+    if timeout is None or not 0 < timeout <= MAX_TIMEOUT:
+        problems.append(
+            f"`timeout` is {timeout}: it must be greater than zero, and at most {MAX_TIMEOUT} "
+            "seconds, a year."
+        )
+    return tuple(problems)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import subprocess
 from typing import Any, cast
 
 import pytest
 from pants.engine.addresses import Address
 
 from cuda_wheels.rules.spec import (
+    MAX_TIMEOUT,
+    MAX_VARIABLE,
     CudaWheelFieldSet,
     WheelSpec,
     build_requires_problems,
@@ -18,6 +21,7 @@ from cuda_wheels.rules.spec import (
     mirror_problems,
     narrow,
     nothing_left,
+    number_problems,
     output_path_problems,
     prebuilt_problems,
     skipped_problems,
@@ -182,6 +186,16 @@ def test_variables_that_no_process_can_have() -> None:
     assert not any("FINE_1" in problem for problem in problems)
 
 
+def test_a_variable_that_is_too_long_for_linux() -> None:
+    longest = "x" * (MAX_VARIABLE - len("A=") - 1)
+    assert env_problems(field_set(env={"A": longest})) == ()
+    (problem,) = env_problems(field_set(env={"A": f"{longest}x"}))
+    assert f"`env` sets 'A' to {len(longest) + 1} characters" in problem
+    subprocess.run(["true"], env={"A": longest}, check=True)
+    with pytest.raises(OSError):
+        subprocess.run(["true"], env={"A": f"{longest}x"}, check=True)
+
+
 def test_a_header_that_is_in_no_table_is_refused() -> None:
     headers = ["google/dense_hash_map", "/usr/include/zlib.h"]
     (problem,) = system_header_problems(field_set(system_headers=headers))
@@ -238,6 +252,22 @@ def test_a_faulty_target_is_not_skipped_by_its_rule() -> None:
 def test_a_reason_says_something(value: str | None, faulty: bool) -> None:
     assert bool(skipped_problems(field_set(skipped=value))) == faulty
     assert (checked(SPEC, value, None, ()).skipped is not None) == (value == "why")
+
+
+@pytest.mark.parametrize("memory", [0.0, -1.0, float("nan"), float("inf")])
+def test_memory_that_no_job_can_need(memory: float) -> None:
+    (problem,) = number_problems(field_set(memory_per_job_gb=memory))
+    assert f"`memory_per_job_gb` is {memory}" in problem
+
+
+@pytest.mark.parametrize("timeout", [0, -1, MAX_TIMEOUT + 1, 10**20])
+def test_a_timeout_that_pants_cannot_keep(timeout: int) -> None:
+    (problem,) = number_problems(field_set(timeout=timeout))
+    assert f"`timeout` is {timeout}" in problem and f"at most {MAX_TIMEOUT}" in problem
+
+
+def test_numbers_that_will_do() -> None:
+    assert number_problems(field_set(memory_per_job_gb=0.5, timeout=MAX_TIMEOUT)) == ()
 
 
 @pytest.mark.parametrize("path", ["/tmp", "..", "a/../../b"])
