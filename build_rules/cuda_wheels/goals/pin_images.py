@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any, Mapping
 
 from pants.core.goals.package import PackageFieldSet
 from pants.engine.console import Console
-from pants.engine.fs import CreateDigest, Digest, FileContent, Workspace
+from pants.engine.fs import EMPTY_DIGEST, CreateDigest, Digest, FileContent, Workspace
 from pants.engine.goal import Goal, GoalSubsystem
 from pants.engine.process import FallibleProcessResult, ProcessCacheScope
 from pants.engine.rules import Get, MultiGet, collect_rules, goal_rule
@@ -153,16 +154,21 @@ async def cuda_pin_images(
     return CudaPinImages(exit_code=1 if failed else 0)
 
 
-def _program(request, description, docker, digest=None):
+def _program(
+    request: Mapping[str, Any],
+    description: str,
+    docker: DockerEnvironment,
+    digest: Digest = EMPTY_DIGEST,
+) -> ProgramProcess:
     return ProgramProcess.create(
         "image_pin",
         request,
         description=description,
         locks=IMAGE_LOCKS,
+        input_digest=digest,
         # A registry changes: it is asked each time.
         cache_scope=ProcessCacheScope.PER_SESSION,
         env=docker.variables,
-        **({"input_digest": digest} if digest else {}),
     )
 
 

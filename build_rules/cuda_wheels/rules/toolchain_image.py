@@ -169,7 +169,7 @@ class ToolchainImageFieldSet(PackageFieldSet):
         """The image that the fields declare, on the pinned base."""
         base = self.base.value
         published = self.published_base
-        if published in pins.bases:
+        if published and published in pins.bases:
             base = f"{published}@{pins.bases[published]}"
         return Image(
             arch=self.arch.value,

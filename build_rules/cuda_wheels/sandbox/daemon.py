@@ -75,6 +75,6 @@ def fault(text: str) -> str:
             f"{text}. The disk of the daemon is full: `docker system df` shows what is on it, "
             "docs/images.md what may go."
         )
-    if any(word in lower for word in ("unauthorized", "authentication", "denied", "forbidden")):
+    if any(word in lower for word in ("auth", "denied", "forbidden")):
         return f"{text}. Log in to the registry (`docker login REGISTRY`)."
     return f"{text}."

@@ -22,12 +22,16 @@ def main(request: dict[str, Any]) -> None:
         Path(request["cache"]), Path(request["bootstrap_lock"]), Path(request["image_lock"])
     )
     facts = json.loads(Path(request["image"]).read_text(encoding="utf-8"))
-    name = published_name(facts["name"], request["to"])
-    if request.get("dry_run"):
-        print(f"{facts['name']} would be pushed as {name}.")
-        return
+    print(publish(facts, request["to"], dry_run=bool(request.get("dry_run"))))
+
+
+def publish(facts: dict[str, Any], to: str, *, dry_run: bool) -> str:
+    """Push an image as `image_build` describes it; returns a sentence about it."""
+    name = published_name(facts["name"], to)
+    if dry_run:
+        return f"{facts['name']} would be pushed as {name}."
     digest = push(daemon.connect(), facts, name)
-    print(f"{facts['name']} was pushed as {name}, {digest}. `./pants cuda-pin-images` pins it.")
+    return f"{facts['name']} was pushed as {name}, {digest}. `./pants cuda-pin-images` pins it."
 
 
 def published_name(name: str, to: str) -> str:
