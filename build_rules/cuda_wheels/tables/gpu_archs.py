@@ -28,7 +28,8 @@ NVCC_GPU_ARCHS: dict[str, tuple[str, ...]] = {
     "cu132": _CUDA_13,
 }
 
-# (architecture, accelerator) -> what the replaced script compiled for when it was told nothing.
+# (architecture, accelerator) -> the usual GPUs, for a target that names none to choose from. Source:
+# the defaults of Pointcept's build_wheels.sh.
 DEFAULT_GPU_ARCHS: dict[tuple[str, str], tuple[str, ...]] = {
     ("amd64", "cu118"): ("7.0", "7.5", "8.0", "8.6"),
     ("amd64", "cu121"): ("7.0", "7.5", "8.0", "8.6", "8.9", "9.0"),

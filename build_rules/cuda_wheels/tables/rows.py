@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +15,13 @@ from cuda_wheels.tables.accelerators import (
     find_accelerator,
     image_name,
 )
-from cuda_wheels.tables.gpu_archs import is_capability, local_suffix, normalize_arch, nvcc_problem
+from cuda_wheels.tables.gpu_archs import (
+    DEFAULT_GPU_ARCHS,
+    is_capability,
+    local_suffix,
+    normalize_arch,
+    nvcc_problem,
+)
 
 # Pythons that torch 2.9.1 has wheels for.
 PYTHONS: tuple[str, ...] = ("3.10", "3.11", "3.12", "3.13", "3.14")
@@ -202,9 +209,10 @@ def _gpu_arch_problems(row: Row, accel: Accelerator) -> tuple[str, ...]:
             else ()
         )
     if not row.cuda_arch:
+        usual = DEFAULT_GPU_ARCHS.get((row.arch, accel.name), ("8.0", "9.0"))
         return (
             f"`cuda_arch` is empty, but {accel.name} compiles for GPUs. Name their capabilities, "
-            'for instance ["8.0", "9.0"].',
+            f"for instance {json.dumps(usual)}.",
         )
     problems = []
     for gpu_arch in dict.fromkeys(row.cuda_arch):

@@ -118,7 +118,15 @@ def test_rows_that_work(good: Row) -> None:
         (row(cuda_arch=("9.0+PTX",)), ("'9.0+PTX'", "Did you mean '9.0'?", "gpu_arch_rule")),
         (row(cuda_arch=("hopper",)), ("'hopper'", "no GPU capability. It is written")),
         (row(cuda_arch=("9.0", "8.0", "9.0")), ("names 9.0 2 times",)),
-        (row(cuda_arch=()), ("`cuda_arch` is empty", "cu130 compiles for GPUs")),
+        (
+            row(cuda_arch=()),
+            (
+                "`cuda_arch` is empty",
+                "cu130 compiles for GPUs",
+                '["7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0"]',
+            ),
+        ),
+        (row(arch="arm64", cuda_arch=(), accel="cu126"), ('for instance ["8.7", "9.0"].',)),
         (row(accel="cpu"), ("8.0 9.0", "`accel` is cpu", "Leave it empty")),
         *(
             (
