@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -142,11 +143,21 @@ def imports(environment: Environment, expected: Iterable[str] = ()) -> Stage:
                 name,
                 f"import {module}",
                 PASSED if right else FAILED,
-                "" if right else ended.reason,
+                "" if right else ended.reason + _other_torch(version, torch, ended.reason),
                 version,
             )
         )
     return Stage("import", tuple(lines))
+
+
+def _other_torch(version: str, torch: str | None, reason: str) -> str:
+    """Both torches, where a wheel for another one than is installed lacks a symbol; "" elsewhere."""
+    built = re.search(r"\+.*torch(\d+\.\d+\.\d+)", version)
+    if "undefined symbol" not in reason or not built or not torch:
+        return ""
+    if torch.split("+")[0] == built[1]:
+        return ""
+    return f". It was compiled against torch {built[1]}, but torch {torch} is installed"
 
 
 def kernels(environment: Environment, expected: Iterable[str] = ()) -> Stage:

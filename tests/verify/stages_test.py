@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -34,14 +36,19 @@ def unpack(wheel: Path, into: Path) -> None:
 
 
 def environment(
-    folder: Path, packages: dict[str, str], capability: str = "(9, 0)", gpu: bool = True
+    folder: Path,
+    packages: dict[str, str],
+    capability: str = "(9, 0)",
+    gpu: bool = True,
+    versions: Mapping[str, str] = {},
 ) -> Environment:
     """This Python with a fake torch, and with a module of each package that runs the given code."""
     site, wheels = folder / "site", folder / "wheels"
     wheels.mkdir(parents=True)
     code = {"torch": TORCH.format(capability=capability, gpu=gpu), **packages}
     for name, text in code.items():
-        unpack(fake.write_wheel(wheels, name, "1.0", "py3-none-any", {f"{name}.py": text}), site)
+        version, files = versions.get(name, "1.0"), {f"{name}.py": text}
+        unpack(fake.write_wheel(wheels, name, version, "py3-none-any", files), site)
     return Environment(Path(sys.executable), site)
 
 
@@ -65,6 +72,25 @@ def test_import_tells_broken_from_missing(tmp_path: Path) -> None:
 def test_torch_comes_first(tmp_path: Path) -> None:
     env = environment(tmp_path, {"pointrope": "import sys; assert 'torch' in sys.modules"})
     assert words(stages.imports(env))["pointrope"][0] == "passed"
+
+
+@pytest.mark.parametrize(("installed", "named"), [("2.9.1+cu130", True), ("2.11.0+cu130", False)])
+def test_a_wheel_for_another_torch_is_told_by_both(
+    tmp_path: Path, installed: str, named: bool
+) -> None:
+    ours = "1.0+cu130.torch2.11.0"
+    env = environment(tmp_path, {"pointrope": ""}, versions={"pointrope": ours, "torch": installed})
+    # It comes before the file with the ending `.py`, and wants what no library has.
+    code = "extern int _ZN3c105ErrorE; int *wanted = &_ZN3c105ErrorE; void *PyInit_pointrope() {}"
+    (tmp_path / "stub.c").write_text(code)
+    library = str(tmp_path / "site/pointrope.so")
+    subprocess.run(
+        ["gcc", "-w", "-shared", "-fPIC", "-o", library, str(tmp_path / "stub.c")], check=True
+    )
+    verdict, detail = words(stages.imports(env))["pointrope"]
+    assert verdict == "FAILED" and "undefined symbol: _ZN3c105ErrorE" in detail
+    both = "compiled against torch 2.11.0, but torch 2.9.1+cu130 is installed"
+    assert (both in detail) == named
 
 
 def test_an_abort_is_charged_to_one_package(tmp_path: Path) -> None:
