@@ -30,19 +30,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import grpc  # pants: no-infer-dep
-from buildgrid._protos.build.bazel.remote.execution.v2 import (  # pants: no-infer-dep
-    remote_execution_pb2 as reapi,
+from buildgrid._protos.build.bazel.remote.execution.v2 import (
+    remote_execution_pb2 as reapi,  # pants: no-infer-dep
 )
-from buildgrid._protos.build.bazel.remote.execution.v2 import (  # pants: no-infer-dep
-    remote_execution_pb2_grpc as reapi_grpc,
+from buildgrid._protos.build.bazel.remote.execution.v2 import (
+    remote_execution_pb2_grpc as reapi_grpc,  # pants: no-infer-dep
 )
 from buildgrid._protos.google.bytestream import bytestream_pb2 as stream  # pants: no-infer-dep
-from buildgrid._protos.google.bytestream import (  # pants: no-infer-dep
-    bytestream_pb2_grpc as stream_grpc,
+from buildgrid._protos.google.bytestream import (
+    bytestream_pb2_grpc as stream_grpc,  # pants: no-infer-dep
 )
-from buildgrid._protos.google.devtools.remoteworkers.v1test2 import (  # pants: no-infer-dep
-    bots_pb2,
-    bots_pb2_grpc,
+from buildgrid._protos.google.devtools.remoteworkers.v1test2 import (
+    bots_pb2,  # pants: no-infer-dep
+    bots_pb2_grpc,  # pants: no-infer-dep
 )
 
 PATH = "/usr/local/bin:/usr/bin:/bin"

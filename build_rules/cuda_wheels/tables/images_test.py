@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ REQUIRED = (
 )
 
 
-def pinned(arch: str, accel: str, system: str = "manylinux_2_28", **fields: object) -> Image:
+def pinned(arch: str, accel: str, system: str = "manylinux_2_28", **fields: Any) -> Image:
     """An image on its published base, pinned."""
     base = f"{published_base(accel, system)}@{DIGEST}"
     return dataclasses.replace(Image(arch, accel, system, base), **fields)
