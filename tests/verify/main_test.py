@@ -171,6 +171,7 @@ def test_a_server_that_lies(
         publish(tree, house, tags={**tags, "torch": "2.13.0"})
     assert tool.main(["select", server, "--download", str(tmp_path / "got")]) == 2
     assert capsys.readouterr().err
+    assert not [*(tmp_path / "got").glob("*")]
 
 
 @pytest.mark.parametrize("path", ["../outside", "/etc", ""])

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from email.message import Message
 from pathlib import Path
@@ -29,7 +30,7 @@ from cuda_wheels.sandbox.servers_testutil import (
 from verify import main as tool
 from verify.host import Host
 from verify.package_index import links
-from verify.registry import next_page
+from verify.registry import MANIFEST_TYPE, next_page
 from verify.web import Answer
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -280,6 +281,61 @@ def test_a_digest_names_one_release(tmp_path: Path, capsys: pytest.CaptureFixtur
         blob = server.files / f"docker/registry/v2/blobs/sha256/{digest[:2]}/{digest}/data"
         blob.write_bytes(blob.read_bytes().replace(b"2026.11.30", b"2030.11.30"))
         assert tool.main(["check", one]) == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("cuda_arch", "7.5", "its own tags say another row or other GPUs"),
+        ("torch", "2.12.0", "its annotations say linux-amd64/cpu/torch2.12.0"),
+        ("os", None, "its tags lack os"),
+        ("verified", "{", "Expecting"),
+    ],
+)
+def test_annotations_that_lie(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    key: str,
+    value: str | None,
+    said: str,
+) -> None:
+    """They are what a release is chosen by, and are no file of it."""
+    with oci_registry(tmp_path / "server") as server:
+        publish(server, "oci", house(tmp_path / "h"), "2026.11.30")
+        got = ["select", address(server, "oci"), "--download"]
+        assert run(capsys, *got, tmp_path / "good")[0] == 0
+        (tag,) = json.loads(ask(server, "tags/list"))["tags"]
+        document = json.loads(ask(server, f"manifests/{tag}"))
+        document["annotations"][key] = value
+        if value is None:
+            del document["annotations"][key]
+        ask(server, f"manifests/{tag}", json.dumps(document).encode())
+        assert tool.main([*map(str, got), str(tmp_path / "bad")]) == 2
+        assert said in capsys.readouterr().err
+        assert not [*(tmp_path / "bad").glob("*")]
+
+
+def ask(server: Server, path: str, content: bytes | None = None) -> bytes:
+    request = urllib.request.Request(
+        f"{server.url}/v2/team/wheels/{path}",
+        data=content,
+        headers={"Accept": MANIFEST_TYPE, "Content-Type": MANIFEST_TYPE},
+        method="PUT" if content else "GET",
+    )
+    with urllib.request.urlopen(request) as answer:
+        return bytes(answer.read())
+
+
+def test_a_release_under_the_name_of_another_row(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with package_index(tmp_path / "server") as server:
+        publish(server, "pypi", house(tmp_path / "h"), "2026.11.30")
+        assert run(capsys, "check", address(server, "pypi"))[0] == 0
+        (release,) = server.files.glob("cuda_wheelhouse-*.whl")
+        release.rename(release.with_name(release.name.replace("torch2.11.0", "torch2.12.0")))
+        assert tool.main(["check", address(server, "pypi")]) == 2
+        assert f"its tags are those of {ROW}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

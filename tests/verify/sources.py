@@ -11,11 +11,8 @@ A tree on a server has `index.json` at its top, see docs/verify.md:
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import urllib.parse
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -177,32 +174,33 @@ def fetch(
 ) -> Path:
     """A wheelhouse of a server, checked file by file; raises WheelhouseError if it lies.
 
-    It appears under its name only when it is complete. What is there already is checked alone.
+    It appears under its name only when it is complete and was checked. What is there already is
+    checked alone.
     """
-    target = into / summary.tags.name
+    name = Path(summary.tags.name)
     if summary.date and is_inside(summary.date):
-        target = target / summary.date
-    if not target.exists():
-        with _partial(target) as partial:
-            source.download(summary, partial, say)
-            partial.rename(target)
-    wrong = list(problems(target, summary.sums))
-    if not wrong and read_summary(target).tags != summary.tags:
+        name = name / summary.date
+    target = into / name
+    if target.exists():
+        _require_promised(summary, target)
+        return target
+    into.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".partial-", dir=into) as partial:
+        folder = Path(partial) / name
+        folder.mkdir(parents=True)
+        source.download(summary, folder, say)
+        _require_promised(summary, folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        folder.rename(target)
+    return target
+
+
+def _require_promised(summary: Summary, folder: Path) -> None:
+    """Raises WheelhouseError where a folder contradicts itself or what lists it."""
+    wrong = list(problems(folder, summary.sums))
+    if not wrong and read_summary(folder).tags != summary.tags:
         wrong.append(
             f"the index says {summary.tags.name}, its own tags say another row or other GPUs."
         )
     if wrong:
         raise WheelhouseError(f"{summary.path} is not as it says:\n" + "\n".join(wrong))
-    return target
-
-
-@contextmanager
-def _partial(target: Path) -> Iterator[Path]:
-    """A folder beside the target that is gone afterwards, unless it was renamed."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=".partial-", dir=target.parent))
-    folder.chmod(0o755)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
