@@ -12,14 +12,15 @@ from pants.engine.target import FilteredTargets
 from pants.engine.unions import UnionMembership
 from pants.util.strutil import help_text
 
+from cuda_wheels.field_sets import row_of
 from cuda_wheels.goals.selection import selected_wheels
 from cuda_wheels.rules.programs import ProgramProcess
-from cuda_wheels.rules.spec import mirror_problems, row_of
 from cuda_wheels.rules.stage import program_failure
 from cuda_wheels.rules.toolchain import Host
 from cuda_wheels.subsystem import CudaWheelsSubsystem
 from cuda_wheels.tables.rows import Row, row_problems
 from cuda_wheels.tables.torch import build_requirements
+from cuda_wheels.target_checks import mirror_problems
 
 OUT = "lock.txt"
 

@@ -17,6 +17,7 @@ from pants.engine.unions import UnionMembership
 from pants.option.option_types import BoolOption, EnumOption, StrListOption
 from pants.util.strutil import help_text, softwrap
 
+from cuda_wheels.field_sets import CudaWheelFieldSet
 from cuda_wheels.goals.selection import NoWheelsSelectedError, selected_wheels
 from cuda_wheels.matrix_views import (
     GITHUB_LIMIT,
@@ -28,7 +29,7 @@ from cuda_wheels.matrix_views import (
     to_json,
     words,
 )
-from cuda_wheels.rules.spec import CudaWheelFieldSet, CudaWheelRequest
+from cuda_wheels.rules.spec import CudaWheelRequest
 from cuda_wheels.rules.status import WheelStatus
 from cuda_wheels.rules.toolchain import ProbeResult
 from cuda_wheels.tables.this_host import Machine, choose_accel, covers

@@ -6,7 +6,7 @@ from typing import Iterable, Sized
 
 from pants.engine.target import Target
 
-from cuda_wheels.rules.spec import CudaWheelFieldSet
+from cuda_wheels.field_sets import CudaWheelFieldSet
 from cuda_wheels.rules.wheelhouse import CudaWheelhouseFieldSet
 
 # How many addresses a message names; a whole repository has hundreds.

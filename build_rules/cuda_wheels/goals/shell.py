@@ -14,11 +14,12 @@ from pants.engine.unions import UnionMembership
 from pants.option.option_types import ArgsListOption
 from pants.util.strutil import help_text
 
+from cuda_wheels.field_sets import CudaWheelFieldSet
 from cuda_wheels.goals.selection import selected_wheel
 from cuda_wheels.rules.shell import FallibleShell, ShellRequest
-from cuda_wheels.rules.spec import CudaWheelFieldSet, environment_problems
 from cuda_wheels.rules.stage import StageFailure
 from cuda_wheels.rules.wheel import FallibleCudaWheel
+from cuda_wheels.target_checks import environment_problems
 
 
 class CudaShellSubsystem(GoalSubsystem):

@@ -14,6 +14,7 @@ from pants.engine.target import AllTargets, WrappedTarget, WrappedTargetRequest
 from pants.util.frozendict import FrozenDict
 from pants.util.logging import LogLevel
 
+from cuda_wheels.field_sets import CudaWheelFieldSet
 from cuda_wheels.prebuilt_checks import (
     NOT_NAMED,
     as_reason,
@@ -29,7 +30,7 @@ from cuda_wheels.rules.compile import CompiledWheel
 from cuda_wheels.rules.inspect import InspectedWheel, InspectRequest
 from cuda_wheels.rules.programs import ProgramProcess
 from cuda_wheels.rules.repair import RepairedWheel, RepairRequest
-from cuda_wheels.rules.spec import CheckedSpec, CudaWheelFieldSet, CudaWheelRequest, WheelSpec
+from cuda_wheels.rules.spec import CheckedSpec, CudaWheelRequest, WheelSpec
 from cuda_wheels.rules.stage import StageFailure, program_failure
 from cuda_wheels.rules.toolchain import Host
 from cuda_wheels.sources import PrebuiltWheel

@@ -11,9 +11,10 @@ from pants.engine.process import Process
 from pants.engine.rules import Get, collect_rules, rule
 from pants.util.logging import LogLevel
 
+from cuda_wheels.field_sets import CudaWheelFieldSet
 from cuda_wheels.rules.compile import CompileInputs, CompileRequest
 from cuda_wheels.rules.programs import PROGRAM_ENV, ProgramProcess
-from cuda_wheels.rules.spec import CudaWheelFieldSet, CudaWheelRequest
+from cuda_wheels.rules.spec import CudaWheelRequest
 from cuda_wheels.rules.stage import StageFailure
 from cuda_wheels.rules.wheel import CheckedBuild, FallibleCheckedBuild, FallibleCompileRequest
 

@@ -18,9 +18,9 @@ from pants.engine.fs import DigestContents
 from pants.testutil.rule_runner import QueryRule, RuleRunner
 
 from cuda_wheels import register
+from cuda_wheels.field_sets import CudaWheelFieldSet
 from cuda_wheels.rules.programs import PROGRAM_ENV, program_files
 from cuda_wheels.rules.shell import FallibleShell, ShellRequest, unsupported_environment
-from cuda_wheels.rules.spec import CudaWheelFieldSet
 
 LOCK = "3rdparty/torch/amd64-cu130-torch2.11.0-cp312.txt"
 BOOTSTRAP_LOCK = "3rdparty/python/bootstrap-tools.txt"

@@ -16,11 +16,12 @@ from pants.util.logging import LogLevel
 
 from cuda_wheels.rules.programs import ProgramProcess
 from cuda_wheels.rules.source import PackageSource, PackageSourceRequest, Patch, PatchedTreeRequest
-from cuda_wheels.rules.spec import full_version, mirror_problems
+from cuda_wheels.rules.spec import full_version
 from cuda_wheels.rules.stage import StageFailure, Tree, program_failure
 from cuda_wheels.rules.toolchain import Host
 from cuda_wheels.sources import GitSource, Source, name_problem, version_problem
 from cuda_wheels.subsystem import CudaWheelsSubsystem
+from cuda_wheels.target_checks import mirror_problems
 from cuda_wheels.target_types import (
     ContentsField,
     MetadataField,

@@ -12,8 +12,9 @@ from pants.engine.rules import Get, MultiGet, collect_rules, rule
 from pants.engine.target import WrappedTarget, WrappedTargetRequest
 from pants.util.logging import LogLevel
 
+from cuda_wheels.field_sets import CudaWheelFieldSet
 from cuda_wheels.rules.build_env import BuildEnvLock, BuildEnvLockRequest, lock_problem
-from cuda_wheels.rules.spec import CheckedSpec, CudaWheelFieldSet, CudaWheelRequest, WheelSpec
+from cuda_wheels.rules.spec import CheckedSpec, CudaWheelRequest, WheelSpec
 from cuda_wheels.rules.toolchain import no_nvcc_problem
 from cuda_wheels.subsystem import CudaWheelsSubsystem
 

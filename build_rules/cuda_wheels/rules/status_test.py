@@ -11,7 +11,8 @@ from pants.engine.addresses import Address
 from pants.testutil.rule_runner import QueryRule, RuleRunner
 
 from cuda_wheels import register
-from cuda_wheels.rules.spec import CudaWheelFieldSet, CudaWheelRequest
+from cuda_wheels.field_sets import CudaWheelFieldSet
+from cuda_wheels.rules.spec import CudaWheelRequest
 from cuda_wheels.rules.status import Status, WheelStatus
 
 LOCKS = ("amd64-cu130-torch2.9.1-cp312", "amd64-cu128-torch2.9.1-cp312", "amd64-cu130-cp312")

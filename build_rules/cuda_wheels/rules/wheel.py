@@ -29,6 +29,7 @@ from pants.engine.target import WrappedTarget, WrappedTargetRequest
 from pants.engine.unions import UnionRule
 from pants.util.logging import LogLevel
 
+from cuda_wheels.field_sets import CudaWheelFieldSet
 from cuda_wheels.rules.build_env import BuildEnvLock, BuildEnvLockRequest, lock_problem
 from cuda_wheels.rules.compile import CompiledWheel, CompileRequest, compile_env
 from cuda_wheels.rules.container import Container
@@ -37,13 +38,7 @@ from cuda_wheels.rules.place import Place
 from cuda_wheels.rules.prebuilt import StandIn, StandInRequest
 from cuda_wheels.rules.repair import RepairedWheel, RepairRequest
 from cuda_wheels.rules.source import PatchedTreeRequest
-from cuda_wheels.rules.spec import (
-    CheckedSpec,
-    CudaWheelFieldSet,
-    CudaWheelRequest,
-    WheelSpec,
-    environment_problems,
-)
+from cuda_wheels.rules.spec import CheckedSpec, CudaWheelRequest, WheelSpec
 from cuda_wheels.rules.stage import SKIP, StageFailure, Tree
 from cuda_wheels.rules.toolchain import (
     Host,
@@ -56,6 +51,7 @@ from cuda_wheels.rules.toolchain import (
 )
 from cuda_wheels.subsystem import CudaWheelsSubsystem
 from cuda_wheels.tables.glibc import platform_tag
+from cuda_wheels.target_checks import environment_problems
 
 # The platform that a wheel of each `arch` is compiled on.
 PLATFORMS = {"amd64": Platform.linux_x86_64, "arm64": Platform.linux_arm64}

@@ -13,7 +13,7 @@ from pants.engine.platform import Platform
 from pants.testutil.rule_runner import QueryRule, RuleRunner
 
 from cuda_wheels import register
-from cuda_wheels.rules.spec import CudaWheelFieldSet
+from cuda_wheels.field_sets import CudaWheelFieldSet
 from cuda_wheels.rules.wheel import (
     CudaWheelInEnvironmentRequest,
     FallibleCudaWheel,

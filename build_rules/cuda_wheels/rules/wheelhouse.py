@@ -27,9 +27,10 @@ from pants.engine.rules import Get, MultiGet, collect_rules, rule
 from pants.engine.unions import UnionRule
 from pants.util.logging import LogLevel
 
+from cuda_wheels.field_sets import CudaWheelFieldSet, row_of
 from cuda_wheels.rules.addresses import NamedTargets, NamedTargetsRequest
 from cuda_wheels.rules.programs import ProgramProcess
-from cuda_wheels.rules.spec import CheckedSpec, CudaWheelFieldSet, CudaWheelRequest, row_of
+from cuda_wheels.rules.spec import CheckedSpec, CudaWheelRequest
 from cuda_wheels.rules.stage import StageFailure, program_failure
 from cuda_wheels.rules.toolchain import Host
 from cuda_wheels.rules.wheel import CudaWheelInEnvironmentRequest, FallibleCudaWheel

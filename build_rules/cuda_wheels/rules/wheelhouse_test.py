@@ -29,8 +29,8 @@ from pants.engine.rules import Get, rule
 from pants.testutil.rule_runner import MockGet, QueryRule, RuleRunner, run_rule_with_mocks
 
 from cuda_wheels import register
+from cuda_wheels.field_sets import CudaWheelFieldSet
 from cuda_wheels.rules.programs import ProgramProcess
-from cuda_wheels.rules.spec import CudaWheelFieldSet
 from cuda_wheels.rules.stage import StageFailure
 from cuda_wheels.rules.toolchain import Host
 from cuda_wheels.rules.wheel import FallibleCudaWheel
