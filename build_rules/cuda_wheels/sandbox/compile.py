@@ -62,18 +62,26 @@ class Interrupted(Exception):
 
 
 def concurrency(argv: Iterable[str]) -> int:
-    """The cores that Pants gave this process; all of them where it gave no number."""
+    """The cores that Pants gave this process; all that it may use where it gave no number."""
     for argument in argv:
         name, _, value = argument.partition("=")
         if name == "--concurrency" and value.isdigit() and int(value) > 0:
             return int(value)
-    return len(os.sched_getaffinity(0))
+    return machine.read_cores()
 
 
-def plan_jobs(cores: int, memory_per_job_gb: float, memory: machine.Memory) -> failure.Plan:
-    """How many compilers this build runs, and why."""
+def plan_jobs(
+    given: int, memory_per_job_gb: float, memory: machine.Memory, usable: int | None = None
+) -> failure.Plan:
+    """How many compilers this build runs, and why.
+
+    `given` are the cores that Pants has for it, which knows of no container's limits; `usable`
+    those that there are, as `machine.read_cores` finds them.
+    """
+    usable = usable or machine.read_cores()
+    cores = min(given, usable)
     # As large a part of the memory as of the cores: several builds fit beside each other.
-    share = min(1.0, cores / (os.cpu_count() or 1)) * max(0.0, memory.available_gb - RESERVE_GB)
+    share = cores / usable * max(0.0, memory.available_gb - RESERVE_GB)
     count = jobs.job_count(cores, share, memory_per_job_gb)
     return failure.Plan(count, cores, memory_per_job_gb, memory)
 

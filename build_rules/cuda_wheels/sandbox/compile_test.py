@@ -132,7 +132,7 @@ def test_a_build(branch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert facts["jobs"] == 2
     assert facts["ccache"] == {"hits": 0, "misses": 2}
     if branch == "lock":
-        assert (facts["network"], facts["build_path"]) == ("proxies", "lock")
+        assert (facts["network"], facts["build_path"]) == ("filter", "lock")
     (wheel,) = (tmp_path / "dist").iterdir()
     with zipfile.ZipFile(wheel) as archive:
         inside = json.loads(archive.read("facts.json"))
@@ -326,13 +326,18 @@ def test_jobs(
     jobs: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: cpus)
+    monkeypatch.setattr(machine, "read_cores", lambda: cpus)
     memory = machine.Memory(int(available_gb * GB), "the machine")
     assert compile_program.plan_jobs(cores, per_job, memory).jobs == jobs
 
 
+def test_no_more_jobs_than_a_container_has_cores() -> None:
+    memory = machine.Memory(int(100 * GB), "the machine")
+    assert compile_program.plan_jobs(16, 3.0, memory, usable=2).jobs == 2
+
+
 def test_concurrency_comes_from_pants_or_from_the_machine() -> None:
-    cores = len(os.sched_getaffinity(0))
+    cores = machine.read_cores()
     assert compile_program.concurrency(["compile", "r.json", "--concurrency=7"]) == 7
     assert compile_program.concurrency(["c", "r", "--concurrency={pants_concurrency}"]) == cores
     assert compile_program.concurrency(["c", "r"]) == cores

@@ -1,7 +1,9 @@
-"""How much memory a build may take, read where it runs."""
+"""How much memory and how many processor cores a build may take, read where it runs."""
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,11 +30,39 @@ class Memory:
 def read_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> Memory:
     """The least of the machine's available memory and the room in each cgroup above us."""
     found = [Memory(_meminfo(proc), "the machine")]
-    for directory in _cgroup_directories(proc, cgroups):
+    for directory in _cgroup_directories("memory", proc, cgroups):
         room = _room(directory)
         if room is not None:
             found.append(Memory(room, str(directory)))
     return min(found, key=lambda memory: memory.available)
+
+
+def read_cores(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
+    """The cores that this process may run on, less where a cgroup above it has a quota of time.
+
+    A part of a core counts as one: it would be left unused otherwise.
+    """
+    found = [float(len(os.sched_getaffinity(0)))]
+    for directory in _cgroup_directories("cpu", proc, cgroups):
+        quota = _quota(directory)
+        if quota is not None:
+            found.append(quota)
+    return max(1, math.ceil(min(found)))
+
+
+def _quota(directory: Path) -> float | None:
+    """The quota of a cgroup, in cores; None where it has none."""
+    try:
+        quota, period = (directory / "cpu.max").read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        v1 = (_number(directory / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
+        return _cores(*v1)
+    return _cores(int(quota), int(period)) if quota.isdigit() else None
+
+
+def _cores(quota: int | None, period: int | None) -> float | None:
+    # Version 1 writes "no quota" as -1.
+    return quota / period if quota and period and quota > 0 else None
 
 
 def _meminfo(proc: Path) -> int:
@@ -43,8 +73,8 @@ def _meminfo(proc: Path) -> int:
     return 0
 
 
-def _cgroup_directories(proc: Path, cgroups: Path) -> Iterator[Path]:
-    """Our cgroup's directory and those above it, for version 2 and the version 1 controller."""
+def _cgroup_directories(controller: str, proc: Path, cgroups: Path) -> Iterator[Path]:
+    """Our cgroup's directory and those above it, for version 2 and a controller of version 1."""
     try:
         lines = (proc / "self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -53,8 +83,8 @@ def _cgroup_directories(proc: Path, cgroups: Path) -> Iterator[Path]:
         hierarchy, controllers, path = line.split(":", 2)
         if hierarchy == "0" and not controllers:
             roots = [cgroups, cgroups / "unified"]
-        elif "memory" in controllers.split(","):
-            roots = [cgroups / "memory"]
+        elif controller in controllers.split(","):
+            roots = [cgroups / controller]
         else:
             continue
         for root in roots:

@@ -1,12 +1,13 @@
-"""Memory is read from fake trees of /proc and /sys/fs/cgroup."""
+"""Memory and cores are read from fake trees of /proc and /sys/fs/cgroup."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from cuda_wheels.sandbox.machine import read_memory
+from cuda_wheels.sandbox.machine import read_cores, read_memory
 
 GIB = 1 << 30
 
@@ -89,3 +90,29 @@ def test_a_limit_that_is_used_up_leaves_nothing(trees: tuple[Path, Path]) -> Non
 
 def test_this_machine_has_memory() -> None:
     assert read_memory().available > 0
+
+
+@pytest.fixture
+def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+
+
+@pytest.mark.usefixtures("four_cores")
+@pytest.mark.parametrize(
+    ("quota", "cores"),
+    [("max 100000", 4), ("200000 100000", 2), ("150000 100000", 2), ("5000 100000", 1)],
+)
+def test_version_2_quota(trees: tuple[Path, Path], quota: str, cores: int) -> None:
+    proc, cgroups = trees
+    (proc / "self/cgroup").write_text("0::/build\n")
+    write(cgroups / "build", cpu__max=quota)
+    assert read_cores(proc, cgroups) == cores
+
+
+@pytest.mark.usefixtures("four_cores")
+@pytest.mark.parametrize(("quota", "cores"), [(-1, 4), (300000, 3), (1000000, 4)])
+def test_version_1_quota(trees: tuple[Path, Path], quota: int, cores: int) -> None:
+    proc, cgroups = trees
+    (proc / "self/cgroup").write_text("5:cpu,cpuacct:/docker/x\n")
+    write(cgroups / "cpu", cpu__cfs_quota_us=quota, cpu__cfs_period_us=100000)
+    assert read_cores(proc, cgroups) == cores

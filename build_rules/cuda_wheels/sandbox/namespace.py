@@ -4,7 +4,8 @@ Compilers write the paths that they see into their output. So a build sees its t
 under `FIXED`, wherever they really are: in a user, mount and network namespace they are mounted
 there. Where namespaces are refused (by docker's seccomp profile, by AppArmor, by
 `user.max_user_namespaces`), the tree is a real directory at that path, the tools are links, a file
-lock lets one build at a time in, and proxies that lead nowhere stand in for the cut network.
+lock lets one build at a time in, and a filter of system calls lets no process open a socket to a
+network. Where that is refused too, proxies that lead nowhere stand in for the cut network.
 
 A process of its own watches over the task. Whatever ends the parent, and however, it kills every
 process that came from the task: those too that left their process group, as ninja's do.
@@ -27,6 +28,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from cuda_wheels.sandbox import network_filter
 from cuda_wheels.sandbox.program import ProgramError
 
 FIXED = Path("/tmp/cuda-wheels")
@@ -40,14 +42,14 @@ _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 
 
 @dataclass(frozen=True)
 class Isolation:
-    """How a task was shut in: `namespace` or `proxies`, and `namespace` or `lock`."""
+    """How a task was shut in: `namespace`, `filter` or `proxies`, and `namespace` or `lock`."""
 
     network: str
     build_path: str
 
     def environment(self) -> dict[str, str]:
         """The variables that a task needs for it."""
-        if self.network == "namespace":
+        if self.network != "proxies":
             return {}
         names = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy")
         return {n: DEAD_PROXY for name in names for n in (name, name.upper())}
@@ -78,10 +80,12 @@ class _Attempt:
     user: bool
     mount: bool
     network: bool
+    filter: bool = False
 
     def isolation(self) -> Isolation:
+        without = "filter" if self.filter else "proxies"
         return Isolation(
-            network="namespace" if self.network else "proxies",
+            network="namespace" if self.network else without,
             build_path="namespace" if self.mount else "lock",
         )
 
@@ -92,6 +96,7 @@ _ATTEMPTS = (
     _Attempt(user=True, mount=True, network=True),
     _Attempt(user=False, mount=True, network=True),
     _Attempt(user=True, mount=False, network=True),
+    _Attempt(user=False, mount=False, network=False, filter=True),
     _Attempt(user=False, mount=False, network=False),
 )
 
@@ -290,6 +295,8 @@ def _enter(attempt: _Attempt, layout: Layout) -> int | None:
     if attempt.mount:
         _mount_layout(layout)
         return None
+    if attempt.filter:
+        network_filter.install()
     return _link_layout(layout)
 
 

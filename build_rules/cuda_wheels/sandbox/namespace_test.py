@@ -77,7 +77,7 @@ def test_a_task_sees_its_files_at_the_fixed_path(
         return 3
 
     outcome, text = run_task(task, layout, branch)
-    expected = "namespace" if branch is NAMESPACE else "proxies"
+    expected = "namespace" if branch is NAMESPACE else "filter"
     assert outcome.returncode == 3
     assert text.split() == [str(layout.fixed / "work"), "tool", str(os.getuid()), expected]
     assert outcome.isolation.build_path == ("namespace" if branch is NAMESPACE else "lock")
@@ -85,27 +85,35 @@ def test_a_task_sees_its_files_at_the_fixed_path(
     assert {entry.name for entry in layout.fixed.iterdir()} <= {"lock"}
 
 
-@pytest.mark.skipif(not namespaces_work(), reason="no user namespaces here")
-def test_the_network_is_cut_and_tools_are_read_only(layout: Layout) -> None:
+@pytest.mark.parametrize("branch", BRANCHES)
+def test_the_network_is_cut(layout: Layout, branch: tuple[namespace._Attempt, ...]) -> None:
     server = socket.create_server(("127.0.0.1", 0))
     address = server.getsockname()
 
     def task(isolation: Isolation) -> int:
-        for action in (
-            lambda: socket.create_connection(address, timeout=5),
-            lambda: (layout.fixed / "env/file").write_text("changed"),
-        ):
-            try:
-                action()
-                print("done")
-            except OSError as error:
-                print(type(error).__name__, error.strerror)
+        try:
+            socket.create_connection(address, timeout=5)
+            print("connected")
+        except OSError as error:
+            print(type(error).__name__, error.strerror)
         return 0
 
     with server:
-        _, text = run_task(task, layout, NAMESPACE)
-    assert "done" not in text
-    assert "Read-only file system" in text
+        _, text = run_task(task, layout, branch)
+    assert "connected" not in text
+    assert text
+
+
+@pytest.mark.skipif(not namespaces_work(), reason="no user namespaces here")
+def test_tools_are_read_only(layout: Layout) -> None:
+    def task(isolation: Isolation) -> int:
+        try:
+            (layout.fixed / "env/file").write_text("changed")
+        except OSError as error:
+            print(error.strerror)
+        return 0
+
+    assert "Read-only file system" in run_task(task, layout, NAMESPACE)[1]
     assert (layout.read_only["env"] / "file").read_text() == "tool"
 
 
@@ -113,6 +121,7 @@ def test_without_a_namespace_proxies_lead_nowhere() -> None:
     env = Isolation("proxies", "lock").environment()
     assert env["https_proxy"] == env["HTTPS_PROXY"] == namespace.DEAD_PROXY
     assert Isolation("namespace", "namespace").environment() == {}
+    assert Isolation("filter", "lock").environment() == {}
 
 
 def test_refused_namespaces_fall_back_to_the_lock(
@@ -123,6 +132,17 @@ def test_refused_namespaces_fall_back_to_the_lock(
 
     monkeypatch.setattr(os, "unshare", refuse)
     outcome, _ = run_task(lambda isolation: 0, layout, namespace._ATTEMPTS)
+    assert outcome == Outcome(0, Isolation("filter", "lock"))
+
+
+def test_a_refused_filter_leaves_the_proxies(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(namespace.network_filter, "install", refuse)
+    outcome, _ = run_task(lambda isolation: 0, layout, LOCK)
     assert outcome == Outcome(0, Isolation("proxies", "lock"))
 
 

@@ -99,7 +99,7 @@ class Shell:
     def introduction(self, command: str, directory: Path, isolation: Isolation) -> str:
         """What a person must know who looks around here for the first time."""
         request = self.build.request
-        network = "cut" if isolation.network == "namespace" else "proxies that lead nowhere"
+        network = "proxies that lead nowhere" if isolation.network == "proxies" else "cut"
         lines = [
             f"A shell in place of the compile step of {request.distribution} {request.version} "
             f"for {request.variant}",
