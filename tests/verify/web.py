@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import http.client
 import json
 import os
 import re
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -15,13 +17,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable, TypeVar
 
 from cuda_wheels.audit.wheelhouse import WheelhouseError
 
 TIMEOUT_S = 60
+_T = TypeVar("_T")
+
 # Of what is read into memory: indexes, manifests. Wheels go to the disk.
 LIMIT = 64 * 1024 * 1024
+# How often what may go better the next time is tried: a server's fault, a connection that broke off.
+TRIES = 3
+PAUSE_S = 1.0
 _CHUNK = 1 << 20
 _PARAMETER = re.compile(r'([A-Za-z]+)="([^"]*)"')
 
@@ -89,50 +96,81 @@ class Client:
 
     def read(self, address: str, accept: str = "*/*", limit: int = LIMIT) -> Answer:
         """What the address holds; raises WheelhouseError, and NotThere for a 404."""
-        with self._open(address, accept) as answer:
-            body = answer.read(limit + 1)
-            if len(body) > limit:
-                raise WheelhouseError(f"{address} is larger than {limit} bytes.")
-            return Answer(body, answer.headers, answer.geturl())
+
+        def attempt() -> Answer:
+            with self._open(address, {"Accept": accept}) as answer:
+                body = answer.read(limit + 1)
+                if len(body) > limit:
+                    raise WheelhouseError(f"{address} is larger than {limit} bytes.")
+                _require_all(answer, len(body))
+                return Answer(body, answer.headers, answer.geturl())
+
+        return self._persistently(address, attempt)
 
     def save(self, address: str, file: Path, size: int | None = None) -> None:
-        """Write it to a file; raises WheelhouseError where it has more bytes than `size`."""
-        written = 0
-        with self._open(address, "*/*") as answer, file.open("wb") as out:
-            for chunk in iter(lambda: answer.read(_CHUNK), b""):
-                written += len(chunk)
-                if size is not None and written > size:
-                    raise WheelhouseError(f"{address} has more than the {size} bytes it should.")
-                out.write(chunk)
+        """Write it to a file; raises WheelhouseError where it has more bytes than `size`.
+
+        What has arrived when a connection breaks off is not asked for again.
+        """
+        file.write_bytes(b"")
+
+        def attempt() -> None:
+            written = file.stat().st_size
+            wanted = {"Range": f"bytes={written}-"} if written else {}
+            with self._open(address, {"Accept": "*/*", **wanted}) as answer:
+                if written and answer.status != 206:
+                    written = 0
+                received = 0
+                with file.open("ab" if written else "wb") as out:
+                    for chunk in iter(lambda: answer.read(_CHUNK), b""):
+                        received += len(chunk)
+                        if size is not None and written + received > size:
+                            raise WheelhouseError(
+                                f"{address} has more than the {size} bytes it should."
+                            )
+                        out.write(chunk)
+                _require_all(answer, received)
+
+        self._persistently(address, attempt)
+
+    def _persistently(self, address: str, attempt: Callable[[], _T]) -> _T:
+        """Try what may go better the next time, and say in words what did not."""
+        for left in reversed(range(TRIES)):
+            try:
+                return attempt()
+            except urllib.error.HTTPError as error:
+                error.close()
+                said = f"{error.code} {error.reason}"
+                if error.code in (401, 403):
+                    raise WheelhouseError(f"{address} refuses ({said}). {self._advice}") from None
+                if error.code == 404:
+                    raise NotThere(f"{address} cannot be fetched: {said}.") from None
+                if error.code < 500 or not left:
+                    raise WheelhouseError(f"{address} cannot be fetched: {said}.") from None
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+                if full or isinstance(error, ValueError) or not left:
+                    reason = getattr(error, "reason", None) or error
+                    raise WheelhouseError(f"{address} cannot be fetched: {reason}.") from None
+            time.sleep(PAUSE_S)
+        raise AssertionError("the last attempt returns or raises")
 
     @contextlib.contextmanager
-    def _open(self, address: str, accept: str) -> Iterator[Any]:
+    def _open(self, address: str, headers: dict[str, str]) -> Iterator[Any]:
         if urllib.parse.urlsplit(address).scheme not in ("http", "https"):
             raise WheelhouseError(f"{address} is no address on the web (http://, https://).")
         try:
-            try:
-                answer = self._once(address, accept)
-            except urllib.error.HTTPError as error:
-                if error.code != 401 or not self._log_in(address, error.headers):
-                    raise
-                error.close()
-                answer = self._once(address, accept)
-            with answer:
-                yield answer
+            answer = self._once(address, headers)
         except urllib.error.HTTPError as error:
+            if error.code != 401 or not self._log_in(address, error.headers):
+                raise
             error.close()
-            said = f"{error.code} {error.reason}"
-            if error.code in (401, 403):
-                raise WheelhouseError(f"{address} refuses ({said}). {self._advice}") from None
-            if error.code == 404:
-                raise NotThere(f"{address} cannot be fetched: {said}.") from None
-            raise WheelhouseError(f"{address} cannot be fetched: {said}.") from None
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", None) or error
-            raise WheelhouseError(f"{address} cannot be fetched: {reason}.") from None
+            answer = self._once(address, headers)
+        with answer:
+            yield answer
 
-    def _once(self, address: str, accept: str) -> Any:
-        request = urllib.request.Request(address, headers={"Accept": accept})
+    def _once(self, address: str, headers: dict[str, str]) -> Any:
+        request = urllib.request.Request(address, headers=headers)
         if self._authorization and _origin(address) == self._origin:
             # A server may send on to a storage that is not to see it.
             request.add_unredirected_header("Authorization", self._authorization)
@@ -180,6 +218,13 @@ class Client:
         if self._variables is None:
             return "It wants a password, which this tool does not know for such an address."
         return f"Set {self._variables.user} and {self._variables.password}."
+
+
+def _require_all(answer: Any, received: int) -> None:
+    """Raises ConnectionError where fewer bytes came than were announced."""
+    announced = answer.headers.get("Content-Length")
+    if announced and announced.isdigit() and received < int(announced):
+        raise ConnectionError(f"it broke off after {received} of {announced} bytes")
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
