@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cuda_wheels.tables.images import image_variants
 from cuda_wheels.tables.rows import Row, row_problems
 
 PRELUDE = str(Path(__file__).with_name("macros.py"))
@@ -234,3 +235,23 @@ def test_a_wheelhouse_a_row_names_wheels_that_there_are() -> None:
                 assert wheel[field] == house[field]
         assert linked[name]["torch"] == house["torch"]
         assert house["requirements"] == "lock.txt"
+
+
+def test_every_variant_has_a_toolchain_image() -> None:
+    images: dict[str, dict[str, Any]] = {}
+
+    def image(*, name: str, **fields: Any) -> None:
+        assert name not in images
+        images[name] = fields
+
+    symbols = prelude(toolchain_image=image, toolchain_image_variants=image_variants)
+    symbols["toolchain_images"](baked_locks={"amd64-cu130": ["lock.txt"]}, libraries=["openblas"])
+    assert {(one["arch"], one["accel"]) for one in images.values()} == set(image_variants())
+    assert {row[:2] for row in symbols["MATRIX"]} <= set(image_variants())
+    assert images["amd64-cu130"] == {
+        "arch": "amd64",
+        "accel": "cu130",
+        "libraries": ["openblas"],
+        "baked_locks": ["lock.txt"],
+    }
+    assert images["arm64-cpu"]["baked_locks"] is None

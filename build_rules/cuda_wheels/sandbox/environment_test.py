@@ -129,6 +129,22 @@ def test_an_environment_whose_interpreter_went_is_made_again(
     assert environment.is_complete(ensure(lock))
 
 
+def test_an_environment_of_the_image_is_used_where_it_is(
+    ensure: Ensure, index: Index, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = write_lock(tmp_path / "lock.txt", index)
+    made = ensure(lock)
+    baked = tmp_path / "image"
+    monkeypatch.setattr(environment, "BAKED", baked)
+    (baked / "envs").mkdir(parents=True)
+    made.rename(baked / "envs" / made.name)
+    assert ensure(lock) == baked / "envs" / made.name
+    assert not made.exists()
+    # Half of one is none.
+    (baked / "envs" / made.name / environment.COMPLETE).unlink()
+    assert ensure(lock) == made
+
+
 def test_a_failed_environment_leaves_nothing(
     cache: Path, ensure: Ensure, index: Index, tmp_path: Path
 ) -> None:

@@ -58,6 +58,9 @@ def test_an_image_is_built_and_found_by_its_name(client: Any, tmp_path: Path) ->
     image = build(client, context(tmp_path / "context"), name)
     assert image_build.find(client, name).id == image.id
     assert "COPY file" in (tmp_path / "build.log").read_text()
+    # Its layers are used again, unless it shall be fresh.
+    assert build(client, tmp_path / "context", name).id == image.id
+    assert build(client, tmp_path / "context", name, fresh=True).id != image.id
 
 
 def test_a_command_that_fails_is_told_with_the_end_of_the_log(client: Any, tmp_path: Path) -> None:

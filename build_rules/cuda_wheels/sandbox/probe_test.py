@@ -272,6 +272,15 @@ def test_the_finished_build_environments_are_named(tmp_path: Path) -> None:
     assert probe.environments(tmp_path) == ["0123456789abcdef-cp312-1217066f"]
 
 
+def test_the_build_environments_of_an_image_are_named_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "BAKED", tmp_path / "image")
+    for name in ("cache/envs/b", "cache/envs/c", "image/envs/a", "image/envs/b"):
+        (tmp_path / name).mkdir(parents=True)
+    assert probe.environments(tmp_path / "cache") == ["a", "b", "c"]
+
+
 def test_an_image_s_own_compilers_are_taken(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
