@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import stat
 import subprocess
@@ -51,14 +52,13 @@ def test_without_an_address_nothing(checkout: Path) -> None:
 def test_a_cache_that_is_read(checkout: Path) -> None:
     address = "grpcs://cache.example:443"
     assert handed_on(checkout, REMOTE_CACHE_ADDRESS=address) == {
+        "PANTS_CONFIG_FILES": "['pants.remote.toml',]",
         "PANTS_REMOTE_STORE_ADDRESS": address,
-        "PANTS_REMOTE_CACHE_READ": "true",
         "PANTS_REMOTE_CACHE_WRITE": "false",
     }
 
 
 def test_a_token_lies_in_a_file_of_its_own(checkout: Path) -> None:
-    (checkout / "pants.remote.toml").touch()
     found = handed_on(
         checkout,
         REMOTE_CACHE_ADDRESS="grpcs://cache.example:443",
@@ -69,5 +69,12 @@ def test_a_token_lies_in_a_file_of_its_own(checkout: Path) -> None:
     token = Path(found["PANTS_REMOTE_OAUTH_BEARER_TOKEN_PATH"])
     assert (token.read_text(), stat.S_IMODE(os.stat(token).st_mode)) == ("secret", 0o600)
     assert found["PANTS_REMOTE_CACHE_WRITE"] == "true"
-    assert found["PANTS_CONFIG_FILES"] == "pants.remote.toml"
     assert "secret" not in found.values()
+
+
+def test_images_and_a_cache_go_together(checkout: Path) -> None:
+    assert handed_on(checkout, TOOLCHAIN_IMAGES="") == {}
+    found = handed_on(checkout, TOOLCHAIN_IMAGES="true", REMOTE_CACHE_ADDRESS="grpc://x:1")
+    files = ast.literal_eval(found["PANTS_CONFIG_FILES"])
+    assert files == ["pants.docker.toml", "pants.remote.toml"]
+    assert all(Path(file).is_file() for file in files)
