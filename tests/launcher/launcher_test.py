@@ -37,6 +37,28 @@ def test_pants_is_told_of_the_pex_tool(toy: Toy, ready: str) -> None:
     assert f"'{known}'" in variables["PANTS_PEX_CLI_KNOWN_VERSIONS"]
 
 
+def test_a_daemon_that_does_not_start_is_told_without_a_traceback(toy: Toy, ready: str) -> None:
+    run = toy.run(toy.environment(ready), "busy")
+    assert run.exit_code == 1
+    assert "pants: exceeded timeout of 60 seconds while waiting for pantsd to start" in run.stderr
+    assert "--no-pantsd" in run.stderr and "Traceback" not in run.stderr
+
+
+def test_another_fault_of_pants_is_shown_whole(toy: Toy, ready: str) -> None:
+    run = toy.run(toy.environment(ready), "broken")
+    assert run.exit_code == 1
+    assert "Traceback" in run.stderr and "ValueError: another fault" in run.stderr
+
+
+def test_what_another_version_set_up_serves_this_one(toy: Toy, ready: str, tmp_path: Path) -> None:
+    shutil.copytree(toy.cache(ready), toy.cache(tmp_path.name), symlinks=True)
+    (home,) = toy.homes(tmp_path.name)
+    toys.write_program(home / "server", "exit 7")
+    run = toy.run(toy.environment(tmp_path.name), "a")
+    assert (run.exit_code, run.set_up, run.arguments) == (0, False, ("a",))
+    assert sorted(path.name for path in home.glob("*server*")) == ["server"]
+
+
 def remove_python(home: Path) -> None:
     (home / "venv/bin/python").unlink()
 

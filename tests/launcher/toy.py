@@ -24,7 +24,14 @@ OPTIONS = Path("pants.toml").resolve()
 
 PANTS_MAIN = """
 import json, os, sys
+class ProcessManager:
+    class Timeout(Exception):
+        pass
 def main():
+    if sys.argv[1:] == ["busy"]:
+        raise ProcessManager.Timeout("exceeded timeout of 60 seconds while waiting for pantsd to start")
+    if sys.argv[1:] == ["broken"]:
+        raise ValueError("another fault")
     variables = {k: v for k, v in os.environ.items() if k.startswith("PANTS_")}
     print(json.dumps({"arguments": sys.argv[1:], "variables": variables}))
 """
