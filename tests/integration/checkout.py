@@ -17,6 +17,7 @@ PROJECT = (
     "pants.toml",
     "pants.docker.toml",
     "pants.remote.toml",
+    "pants.remote-execution.toml",
     "BUILD",
     "pyproject.toml",
     "3rdparty",

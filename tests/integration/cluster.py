@@ -6,6 +6,7 @@ actions across a restart. `missing()` says what of these a machine lacks.
 
 from __future__ import annotations
 
+import ast
 import base64
 import contextlib
 import fcntl
@@ -19,12 +20,15 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from integration.checkout import link_shared
 
 LOCK = Path("3rdparty/python/remote.txt")
 WORKER = Path(__file__).with_name("remote_worker.py")
@@ -328,6 +332,7 @@ class Cluster:
         """Start a worker, and wait until the server knows it."""
         argv = [str(self._venv / "bin/python"), str(WORKER.absolute())]
         argv += [f"127.0.0.1:{self.port}", INSTANCE, name, str(self.root / f"work-{name}")]
+        argv.append(f"{self._python_directory()}:{os.defpath}")
         if self.tokens:
             file = self.root / "worker-token"
             file.write_text(token(WRITERS))
@@ -337,6 +342,45 @@ class Cluster:
         worker.service.start()
         self.workers[name] = worker
         return worker
+
+    @property
+    def caches(self) -> Path:
+        """Where workers keep append-only caches, with this machine's build environments in them.
+
+        The settings of indexes are there, as on a worker that an operator has set up.
+        """
+        base = self.root / "caches"
+        cache = base / "cuda_wheels"
+        if not cache.exists():
+            cache.mkdir(parents=True)
+            link_shared(cache)
+            (cache / "settings.json").write_text(json.dumps(self._index_settings()))
+        return base
+
+    def _index_settings(self) -> dict[str, Any]:
+        """What pip is configured to use on this machine, as the file of a worker says it."""
+        listing = _run([str(self._venv / "bin/python"), "-m", "pip", "config", "list"])
+        values = {}
+        for line in listing.splitlines():
+            key, _, value = line.partition("=")
+            values[key.rpartition(".")[2]] = ast.literal_eval(value)
+        indexes = [*values.get("index-url", "").split(), *values.get("extra-index-url", "").split()]
+        proxies = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY")
+        return {
+            **({"indexes": indexes} if indexes else {}),
+            "find_links": values.get("find-links", "").split(),
+            "ca_certs": values.get("cert") or os.environ.get("SSL_CERT_FILE"),
+            "proxies": {name: os.environ[name] for name in proxies if name in os.environ},
+        }
+
+    def _python_directory(self) -> Path:
+        """A directory with nothing but the Python 3.12 that runs the tests."""
+        directory = self.root / "bin"
+        directory.mkdir(exist_ok=True)
+        link = directory / "python3.12"
+        if not link.is_symlink():
+            link.symlink_to(os.path.realpath(sys.executable))
+        return directory
 
     def work(self, program: str | None = None) -> list[Work]:
         """What all workers have done so far; of one program of `sandbox/` alone."""
@@ -359,7 +403,21 @@ class Cluster:
         env = {"PATH": os.defpath, "LC_ALL": "C", "HOME": str(home)}
         data = str(home / "data")
         common = {"env": env, "cwd": home, **as_user(user)}
-        _run([str(programs / "initdb"), "-D", data, "-A", "trust", "-U", DATABASE, "-N"], **common)
+        _run(
+            [
+                str(programs / "initdb"),
+                "-D",
+                data,
+                "-A",
+                "trust",
+                "-U",
+                DATABASE,
+                "-N",
+                "-E",
+                "UTF8",
+            ],
+            **common,
+        )
         options = ["-c", "listen_addresses=", "-c", "fsync=off", "-k", str(home)]
         service = _Temporary(
             [str(programs / "postgres"), "-D", data, *options], self.root / "postgres.log", user
@@ -432,6 +490,8 @@ schedulers:
     poll-interval: 0.1
     bot-session-keepalive-timeout: {self.keepalive_s}
     session-expiry-timer-interval: 1
+    # By default two hours; the longest that a target allows its compile step, else it is refused.
+    max-execution-timeout: 43200
     property-set: !dynamic-property-set
       match-property-keys: {json.dumps(MATCH_KEYS)}
     assigners:
@@ -464,6 +524,16 @@ class _Temporary(Service):
         super().stop(signal_number)
         if self.home is not None:
             shutil.rmtree(self.home, ignore_errors=True)
+
+
+def executing(cluster: Cluster, subject: str | None = None, **signed: Any) -> dict[str, str]:
+    """The variables that have a `./pants` build on the cluster's workers."""
+    return {
+        **client(cluster, subject, **signed),
+        "PANTS_CONFIG_FILES": "+['pants.remote.toml', 'pants.remote-execution.toml']",
+        "PANTS_REMOTE_EXECUTION_ADDRESS": cluster.address,
+        "PANTS_REMOTE_EXECUTION_APPEND_ONLY_CACHES_BASE_PATH": str(cluster.caches),
+    }
 
 
 def client(cluster: Cluster, subject: str | None = None, **signed: Any) -> dict[str, str]:

@@ -1,11 +1,11 @@
 """A worker for tests: takes actions from a server's Bots service and runs one at a time.
 
-    python3.13 remote_worker.py ADDRESS INSTANCE NAME DIRECTORY [--token=FILE] KEY=VALUE...
+    python3.13 remote_worker.py ADDRESS INSTANCE NAME DIRECTORY PATH [--token=FILE] KEY=VALUE...
 
 Runs in the environment of `3rdparty/python/remote.txt`, whose server's protocol modules it uses. It is
 no worker for users: they run the one of their engine. It tells the server that it lives while an
 action runs, ends an action that the server cancels, gives it a directory of its own below DIRECTORY
-and no variable of this machine but PATH. `{chroot}` reaches an action as it was sent.
+and no variable but PATH. `{chroot}` reaches an action as it was sent.
 
 Each action that ended is one JSON line on stdout: its digest, command, exit code and times.
 """
@@ -45,7 +45,6 @@ from buildgrid._protos.google.devtools.remoteworkers.v1test2 import (
     bots_pb2_grpc,  # pants: no-infer-dep
 )
 
-PATH = "/usr/local/bin:/usr/bin:/bin"
 HEARTBEAT_S = 1.0
 # More than this is sent in pieces.
 CHUNK = 1 << 20
@@ -163,10 +162,13 @@ def _directory(
 class Running:
     """An action that runs in a thread; `cancel` ends it with all that it started."""
 
-    def __init__(self, store: Store, name: str, root: Path, digest: reapi.Digest) -> None:
+    def __init__(
+        self, store: Store, name: str, root: Path, path: str, digest: reapi.Digest
+    ) -> None:
         self.result: reapi.ActionResult | None = None
         self.error = ""
-        self._store, self._name, self._root, self._digest = store, name, root, digest
+        self._store, self._name, self._root, self._path = store, name, root, path
+        self._digest = digest
         self._process: subprocess.Popen[bytes] | None = None
         self._cancelled = False
         self._thread = threading.Thread(target=self._run)
@@ -241,7 +243,7 @@ class Running:
     def _call(
         self, action: reapi.Action, command: reapi.Command, directory: Path
     ) -> tuple[int, bytes, bytes]:
-        env = {"PATH": PATH, **{v.name: v.value for v in command.environment_variables}}
+        env = {"PATH": self._path, **{v.name: v.value for v in command.environment_variables}}
         arguments = list(command.arguments)
         name = arguments[0]
         program = str(directory / name) if "/" in name else shutil.which(name, path=env["PATH"])
@@ -287,6 +289,7 @@ class Worker:
         self._instance, self._name = arguments.instance, arguments.name
         self._root = Path(arguments.directory)
         self._root.mkdir(parents=True, exist_ok=True)
+        self._path = arguments.path
         self._properties = [tuple(pair.split("=", 1)) for pair in arguments.properties]
 
     def serve(self) -> None:
@@ -308,7 +311,7 @@ class Worker:
         )
         while True:
             for lease in session.leases:
-                if lease.state == bots_pb2.PENDING:
+                if lease.state in (bots_pb2.PENDING, bots_pb2.ACTIVE):
                     session = self._work(session, lease)
                     break
             else:
@@ -326,7 +329,7 @@ class Worker:
             action = reapi.Action()
             lease.payload.Unpack(action)
             digest = self._store.put(action.SerializeToString())
-        running = Running(self._store, self._name, self._root, digest)
+        running = Running(self._store, self._name, self._root, self._path, digest)
         try:
             while not running.wait(HEARTBEAT_S):
                 session = self._heartbeat(session, lease.id)
@@ -384,7 +387,7 @@ class _Token(
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    for name in ("address", "instance", "name", "directory"):
+    for name in ("address", "instance", "name", "directory", "path"):
         parser.add_argument(name)
     parser.add_argument("--token")
     parser.add_argument("properties", nargs="*")

@@ -35,6 +35,11 @@ class Place:
         """Whether the compilers are those of this machine."""
         return self.kind is PlaceKind.LOCAL
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether a cluster decides which machine runs a process."""
+        return self.kind is PlaceKind.REMOTE
+
 
 @rule
 async def place_of(environment: EnvironmentTarget) -> Place:

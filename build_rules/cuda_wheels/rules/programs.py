@@ -36,6 +36,7 @@ from pants.engine.process import Process, ProcessCacheScope
 from pants.engine.rules import Get, MultiGet, collect_rules, rule
 from pants.util.logging import LogLevel
 
+from cuda_wheels.rules.place import Place
 from cuda_wheels.rules.session_settings import SessionSettings
 from cuda_wheels.subsystem import CudaWheelsSubsystem
 
@@ -210,7 +211,7 @@ class ProgramProcess:
 
 @rule
 async def program_process(
-    request: ProgramProcess, python: ProgramPython, settings: SessionSettings
+    request: ProgramProcess, python: ProgramPython, settings: SessionSettings, place: Place
 ) -> Process:
     document = {
         "cache": CACHE_DIR,
@@ -234,7 +235,9 @@ async def program_process(
         MergeDigests([program, request.input_digest, *(lock.digest for lock in locks)]),
     )
     argv = [python.binary.path, "-m", f"{PACKAGE}.sandbox.{request.program}", REQUEST_FILE]
-    if request.concurrency:
+    # Of a worker Pants knows no cores: the number would be that of its own requests.
+    concurrency = 0 if place.is_remote else request.concurrency
+    if concurrency:
         argv.append("--concurrency={pants_concurrency}")
     return Process(
         argv,
@@ -245,7 +248,7 @@ async def program_process(
         output_directories=request.output_directories,
         append_only_caches={CACHE_NAME: CACHE_DIR, **settings.append_only_caches},
         timeout_seconds=request.timeout,
-        concurrency_available=request.concurrency,
+        concurrency_available=concurrency,
         cache_scope=request.cache_scope,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from pants.engine.fs import EMPTY_DIGEST, Digest
@@ -9,6 +10,12 @@ from pants.engine.process import FallibleProcessResult
 
 # The stage of a wheel that is not built because its package cannot serve the row.
 SKIP = "skip"
+
+# The script that leads an action to a worker's append-only caches has this line for a cache at the top of
+# the sandbox, where there is no directory to make (`process_execution`, 2.17).
+_NO_DIRECTORY = re.compile(
+    r"^\S*mkdir: cannot create directory \W*: No such file or directory\n?", re.M
+)
 
 # The exit code that Pants gives a process which it ended for its `timeout_seconds`.
 _TIMEOUT_EXIT_CODE = -15
@@ -37,7 +44,7 @@ def program_failure(
     """The failure that a program's result stands for; None where it succeeded."""
     if result.exit_code == 0:
         return None
-    message = result.stderr.decode(errors="replace").strip()
+    message = _NO_DIRECTORY.sub("", result.stderr.decode(errors="replace")).strip()
     if result.exit_code == _TIMEOUT_EXIT_CODE and timeout:
         message = (
             f"The step was ended after its `timeout` of {timeout} seconds. Finished objects are "

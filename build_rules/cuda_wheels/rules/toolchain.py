@@ -14,6 +14,7 @@ from pants.engine.rules import Get, collect_rules, rule
 from pants.util.frozendict import FrozenDict
 from pants.util.logging import LogLevel
 
+from cuda_wheels.rules.place import Place
 from cuda_wheels.rules.programs import PROGRAM_ENV, ProgramProcess
 from cuda_wheels.rules.session_settings import SessionSettings
 from cuda_wheels.subsystem import CudaWheelsSubsystem
@@ -172,12 +173,16 @@ def parse_probe(facts: Mapping[str, Any], cuda_home: str | None) -> ProbeResult:
 
 
 @rule(desc="Look at the toolchain", level=LogLevel.DEBUG)
-async def probe(options: CudaWheelsSubsystem, settings: SessionSettings) -> ProbeResult:
+async def probe(
+    options: CudaWheelsSubsystem, settings: SessionSettings, place: Place
+) -> ProbeResult:
     environment = await Get(EnvironmentVars, EnvironmentVarsRequest(["PATH"]))
     request = ProgramProcess.create(
         "probe",
         {
-            "settings": json.loads(settings.content),
+            # A worker has settings of its own: another may run the next action, and addresses with
+            # credentials have no business in the server's store.
+            "settings": None if place.is_remote else json.loads(settings.content),
             "cuda_home": options.cuda_home,
             "compilers": {"gcc": options.c_compiler, "gxx": options.cxx_compiler},
             "headers": {name: header.content for name, header in SYSTEM_HEADERS.items()},

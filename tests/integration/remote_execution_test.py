@@ -1,0 +1,90 @@
+"""Wheels that the workers of a cluster build, against a real server and two workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from integration import cluster
+from integration.checkout import Checkout, Run
+from integration.cluster import Cluster
+from integration.recipes import address, recipe
+
+LACKS = cluster.missing()
+pytestmark = pytest.mark.skipif(LACKS is not None, reason=str(LACKS))
+
+AMD64, ARM64 = "a" * 64, "b" * 64
+PINS = f"""
+BASE_PINS = pins({{}})
+IMAGE_PINS = pins(
+    {{
+        "amd64-cu130": "registry.example/amd64-cu130@sha256:{AMD64}",
+        "arm64-cu130": "registry.example/arm64-cu130@sha256:{ARM64}",
+    }}
+)
+"""
+ON_ARM64 = address("vecadd").replace("amd64", "arm64")
+STAGES = ["compile", "repair", "inspect_wheel"]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    root = tmp_path_factory.mktemp("cluster")
+    with Cluster(root, execution=True) as server:
+        server.add_worker("amd64", Arch="amd64", toolchain=AMD64)
+        server.add_worker("arm64", Arch="arm64", toolchain=ARM64)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory, server: Cluster) -> Iterator[Checkout]:
+    root = tmp_path_factory.mktemp("one")
+    env = {
+        **cluster.executing(server),
+        "PANTS_LOCAL_STORE_DIR": str(root / "store"),
+        "PANTS_NAMED_CACHES_DIR": str(root / "named"),
+    }
+    with Checkout(root / "checkout", env) as checkout:
+        checkout.write("images/pins.py", PINS)
+        checkout.add_fixture("vecadd", recipe("vecadd"))
+        yield checkout
+
+
+def _package(checkout: Checkout, *targets: str, **env: str) -> Run:
+    return checkout.pants("--cuda-wheels-gpu-archs=9.0", "package", *targets, env=env)
+
+
+def test_a_wheel_is_built_on_the_worker_of_its_row(server: Cluster, checkout: Checkout) -> None:
+    run = _package(checkout, address("vecadd"))
+    assert run.returncode == 0, "\n" + run.output
+    assert [wheel.name.split("-")[0] for wheel in checkout.wheels()] == ["vecadd"]
+    assert run.counters["local_execution_requests"] == 0
+    amd64, arm64 = server.workers["amd64"], server.workers["arm64"]
+    ran = [work.program for work in amd64.work if work.program]
+    assert ran == ["probe", *STAGES]
+    assert arm64.work == []
+    for work in amd64.work:
+        assert work.exit == 0
+        assert "{chroot}" not in " ".join(work.arguments)
+        assert str(checkout.root.parent) not in " ".join(work.arguments)
+    # Of torch and CUDA, which are gigabytes on the worker, nothing is in the store.
+    (wheel,) = checkout.wheels()
+    largest = max(path.stat().st_size for path in server.blobs().values())
+    assert largest <= wheel.stat().st_size
+
+
+def test_a_row_of_another_architecture_goes_to_its_worker_alone(
+    server: Cluster, checkout: Checkout
+) -> None:
+    before = len(server.workers["amd64"].work)
+    wheels = checkout.wheels()
+    run = _package(checkout, ON_ARM64)
+    assert len(server.workers["amd64"].work) == before
+    ran = [work.program for work in server.workers["arm64"].work if work.program]
+    assert ran[0] == "probe"
+    # It is a machine of this architecture after all, and that is noticed.
+    assert run.returncode == 1
+    assert "aarch64" in run.output
+    assert checkout.wheels() == wheels
