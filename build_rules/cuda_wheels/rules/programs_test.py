@@ -9,7 +9,7 @@ from pants.engine.fs import DigestContents
 from pants.engine.process import Process
 from pants.testutil.rule_runner import QueryRule, RuleRunner, engine_error
 
-from cuda_wheels.rules import programs, session_settings
+from cuda_wheels.rules import place, programs, session_settings
 from cuda_wheels.rules.programs import (
     TOOL_LOCKS,
     MissingToolError,
@@ -60,6 +60,7 @@ def rule_runner() -> RuleRunner:
             *environments.rules(),
             *programs.rules(),
             *session_settings.rules(),
+            *place.rules(),
             QueryRule(Process, [ProgramProcess]),
         ],
     )

@@ -32,6 +32,12 @@ def test_a_program_says_why_it_failed(exit_code: int, stderr: str, message: str)
     assert (failure.stage, failure.message) == ("patch", message)
 
 
+def test_what_the_script_around_an_action_says_is_left_out() -> None:
+    said = "/bin/mkdir: cannot create directory ‘’: No such file or directory\nthe reason\n"
+    failure = program_failure("repair", result(1, said))
+    assert failure is not None and failure.message == "the reason"
+
+
 def test_a_step_that_took_too_long_names_the_field_to_raise() -> None:
     failure = program_failure("compile", result(-15, "the last words"), timeout=60)
     assert failure is not None

@@ -28,6 +28,9 @@ from cuda_wheels.tables.torch import toolkit_version
 ENVIRONMENT_GB = 8.0
 OBJECTS_GB = 2.0
 
+# What `uname -m` says, and what rows call it.
+MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+
 
 @dataclass(frozen=True)
 class Host:
@@ -221,6 +224,12 @@ def image_problems(host: Host, row: Row) -> tuple[str, ...]:
 
 def host_problems(host: Host, row: Row) -> tuple[str, ...]:
     """Everything that this host lacks to compile for a row, each with what installs it."""
+    if MACHINES.get(host.machine) != row.arch:
+        return (
+            f"The target is for {row.arch}, but the machine that its environment leads to is "
+            f"{host.machine}. A worker of a cluster that says `Arch={row.arch}` of itself, and is "
+            "none, must be given the name of its own architecture.",
+        )
     return tuple(
         problem
         for problem in (

@@ -36,6 +36,12 @@ def test_a_good_host_has_no_problems() -> None:
     assert host_problems(HOST, ROW) == ()
 
 
+def test_a_machine_of_another_architecture_is_refused() -> None:
+    host = dataclasses.replace(HOST, machine="aarch64", gcc=None)
+    (problem,) = host_problems(host, ROW)
+    assert "for amd64" in problem and "aarch64" in problem
+
+
 def test_everything_missing_is_reported_at_once() -> None:
     bare = dataclasses.replace(
         HOST, gcc=None, gxx=None, git=None, python_headers=False, python_venv=False
