@@ -56,7 +56,8 @@ def test_an_image_is_built_and_found_by_its_name(client: Any, tmp_path: Path) ->
     name = a_name()
     assert image_build.find(client, name) is None
     image = build(client, context(tmp_path / "context"), name)
-    assert image_build.find(client, name).id == image.id
+    found = image_build.find(client, name)
+    assert found is not None and found.id == image.id
     assert "COPY file" in (tmp_path / "build.log").read_text()
     # Its layers are used again, unless it shall be fresh.
     assert build(client, tmp_path / "context", name).id == image.id
