@@ -59,6 +59,13 @@ def matrix_rows():
     return rows, problems
 
 
+def of_kind(field, value, kinds, example):
+    """`value`, or an empty one with a sentence where it is of none of the `kinds`."""
+    if value is None or isinstance(value, kinds):
+        return value or kinds[0](), []
+    return kinds[0](), [f"`{field}` of `native_package` is {value!r}. Write it like {example}."]
+
+
 def unmatched_keys(field, keys, known):
     """A sentence for each of the `keys` that is not `known`."""
     written = ", ".join(repr(key) if isinstance(key, tuple) else f'"{key}"' for key in known)
@@ -105,6 +112,14 @@ def native_package(
     `fields` are fields of `cuda_wheel` that all rows share.
     """
     rows, problems = matrix_rows()
+    skipped, wrong_skipped = of_kind("skipped", skipped, (dict,), '{"cpu": "It has no CPU code."}')
+    prebuilt, wrong_prebuilt = of_kind(
+        "prebuilt", prebuilt, (dict,), '{("amd64", "cu130"): prebuilt_wheel(...)}'
+    )
+    build_requires, wrong_requires = of_kind(
+        "build_requires", build_requires, (list, tuple), '["packages/cumm"]'
+    )
+    problems += [*wrong_skipped, *wrong_prebuilt, *wrong_requires]
     wheels = {}
     for arch, accel, torch, python, cuda_arch in rows:
         torch = torch if links_torch else None
@@ -118,8 +133,8 @@ def native_package(
             )
     accels = dict.fromkeys(row[1] for row in wheels.values())
     pairs = dict.fromkeys(row[:2] for row in wheels.values())
-    problems += unmatched_keys("skipped", skipped or (), [*accels])
-    problems += unmatched_keys("prebuilt", prebuilt or (), [*pairs, *wheels])
+    problems += unmatched_keys("skipped", skipped, [*accels])
+    problems += unmatched_keys("prebuilt", prebuilt, [*pairs, *wheels])
     cuda_source(
         name="src",
         source=source,
@@ -127,7 +142,7 @@ def native_package(
         **({"problems": problems} if problems else {}),
     )
     for name, (arch, accel, torch, python, cuda_arch) in wheels.items():
-        stand_in = (prebuilt or {}).get(name, (prebuilt or {}).get((arch, accel)))
+        stand_in = prebuilt.get(name, prebuilt.get((arch, accel)))
         cuda_wheel(
             name=name,
             package=package,
@@ -142,7 +157,7 @@ def native_package(
             links_torch=links_torch,
             build_requires=[f"{directory}:{name}" for directory in build_requires],
             env=(cpu_env if accel == "cpu" else env) or {},
-            **({"skipped": skipped[accel]} if accel in (skipped or {}) else {}),
+            **({"skipped": skipped[accel]} if accel in skipped else {}),
             **({"prebuilt": stand_in} if stand_in else {}),
             **fields,
         )

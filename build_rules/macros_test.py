@@ -160,6 +160,18 @@ def test_keys_that_match_no_row_are_reported_together_and_break_nothing() -> Non
     assert names == ["amd64-cu130", "amd64-cu130-torch2.11.0", "amd64-cpu"]
 
 
+def test_values_of_another_kind_are_reported_together_and_break_nothing() -> None:
+    problems, names = problems_with(
+        ROWS, skipped=["cpu"], prebuilt="amd64-cu130", build_requires="packages/cumm"
+    )
+    assert [problem.split(". Write it like ")[0] for problem in problems] == [
+        "`skipped` of `native_package` is ['cpu']",
+        "`prebuilt` of `native_package` is 'amd64-cu130'",
+        "`build_requires` of `native_package` is 'packages/cumm'",
+    ]
+    assert len(names) == len(ROWS)
+
+
 def test_a_row_that_a_package_without_torch_shares_has_one_name_to_match() -> None:
     (problem,), _ = problems_with(
         ROWS, links_torch=False, prebuilt={"amd64-cu130-torch2.11.0": "wheel"}
