@@ -127,10 +127,11 @@ class Image:
         """All packages that are installed, sorted; not those that they require."""
         system = SYSTEMS[self.system]
         if system.manager == DNF:
-            compilers = (f"gcc-toolset-{self.gcc}-gcc", f"gcc-toolset-{self.gcc}-gcc-c++")
+            parts = ("gcc", "gcc-c++", "binutils")
+            compilers = tuple(f"gcc-toolset-{self.gcc}-{part}" for part in parts)
             headers = tuple(header.dnf for header in SYSTEM_HEADERS.values())
         else:
-            compilers = (f"gcc-{self.gcc}", f"g++-{self.gcc}")
+            compilers = tuple(f"{name}-{self.gcc}" for name in ("gcc", "g++"))
             headers = tuple(header.apt for header in SYSTEM_HEADERS.values())
         libraries = tuple(LIBRARIES[name][system.manager] for name in self.libraries)
         found = (*_TOOLS[system.manager], *compilers, *headers, *libraries, *system.python_packages)
