@@ -52,7 +52,7 @@ def test_without_an_address_nothing(checkout: Path) -> None:
 def test_a_cache_that_is_read(checkout: Path) -> None:
     address = "grpcs://cache.example:443"
     assert handed_on(checkout, REMOTE_CACHE_ADDRESS=address) == {
-        "PANTS_CONFIG_FILES": "['pants.remote.toml',]",
+        "PANTS_CONFIG_FILES": "+['pants.remote.toml',]",
         "PANTS_REMOTE_STORE_ADDRESS": address,
         "PANTS_REMOTE_CACHE_WRITE": "false",
     }
@@ -75,6 +75,6 @@ def test_a_token_lies_in_a_file_of_its_own(checkout: Path) -> None:
 def test_images_and_a_cache_go_together(checkout: Path) -> None:
     assert handed_on(checkout, TOOLCHAIN_IMAGES="") == {}
     found = handed_on(checkout, TOOLCHAIN_IMAGES="true", REMOTE_CACHE_ADDRESS="grpc://x:1")
-    files = ast.literal_eval(found["PANTS_CONFIG_FILES"])
+    files = ast.literal_eval(found["PANTS_CONFIG_FILES"].lstrip("+"))
     assert files == ["pants.docker.toml", "pants.remote.toml"]
     assert all(Path(file).is_file() for file in files)

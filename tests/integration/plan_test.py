@@ -21,7 +21,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     """The project as a git repository, all of it committed."""
     with Checkout(tmp_path_factory.mktemp("plan") / "checkout") as checkout:
         (checkout.root / ".ci").mkdir()
-        shutil.copy(".ci/plan", checkout.root / ".ci/plan")
+        for name in ("plan", "prepare"):
+            shutil.copy(f".ci/{name}", checkout.root / ".ci" / name)
         checkout.write(".gitignore", "/dist/\n/.pants.d/\n__pycache__/\n")
         git(checkout, "init", "-q")
         git(checkout, "add", "-A")
@@ -74,3 +75,20 @@ def test_what_is_no_part_of_a_wheel_reaches_nothing(checkout: Checkout) -> None:
     checkout.write("packages/cumm/README.md", "other words\n")
     found = plan(checkout)
     assert found == {"wheels": {"include": []}, "wheelhouses": {"include": []}, "left_out": {}}
+
+
+def test_pants_takes_what_the_preparation_hands_on(checkout: Checkout) -> None:
+    """Two more configurations beside the project's own, neither in the place of another."""
+    file = checkout.write("environment", "")
+    settings = {
+        "GITHUB_ENV": str(file),
+        "TOOLCHAIN_IMAGES": "true",
+        "REMOTE_CACHE_ADDRESS": "grpc://127.0.0.1:9",
+    }
+    command = ["bash", ".ci/prepare"]
+    environment = checkout._environment(settings)
+    subprocess.run(command, cwd=checkout.root, env=environment, check=True)
+    handed_on = dict(line.split("=", 1) for line in file.read_text().splitlines())
+    assert set(handed_on) >= {"PANTS_CONFIG_FILES", "PANTS_REMOTE_STORE_ADDRESS"}
+    run = checkout.pants("list", "packages/cumm:src", env=handed_on)
+    assert (run.returncode, run.stdout) == (0, "packages/cumm:src\n"), run.output
