@@ -112,9 +112,14 @@ def test_what_was_pushed_is_pinned_by_its_digest(
     client.images.remove(image.id, force=True)
     assert image_build.find(client, name) is None
     assert client.images.pull(pinned).id == image.id
-    # And what is pinned as a base is built on.
-    folder = context(tmp_path / "next", f"FROM {pinned}\nCOPY file /next\nLABEL {LABEL}=2\n")
-    assert build(client, folder, a_name()).id != image.id
+    # And what is pinned as a base, with its tag beside the digest, is built on, pulled or not.
+    base = f"{published}@{digest}"
+    folder = context(tmp_path / "next", f"FROM {base}\nCOPY file /next\nLABEL {LABEL}=2\n")
+    first = build(client, folder, a_name())
+    assert first.attrs["RootFS"]["Layers"][:-1] == image.attrs["RootFS"]["Layers"]
+    for leftover in (first.id, image.id):
+        client.images.remove(leftover, force=True)
+    assert build(client, folder, a_name()).attrs["RootFS"] == first.attrs["RootFS"]
 
 
 def test_an_image_of_this_machine_is_pinned_by_its_name(client: Any, tmp_path: Path) -> None:
