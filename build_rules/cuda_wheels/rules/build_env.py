@@ -22,11 +22,15 @@ class BuildEnvLockRequest:
 
 @dataclass(frozen=True)
 class BuildEnvLock:
-    """The hash-locked requirements file of a row; the digest is empty where there is none."""
+    """The hash-locked requirements file of a row; the digest is empty where there is none.
+
+    `problem`: why the file that is there can be no lock.
+    """
 
     path: str
     digest: Digest
     sha256: str
+    problem: str | None = None
 
 
 def lock_problem(row: Row, address: Address) -> str:
@@ -35,6 +39,18 @@ def lock_problem(row: Row, address: Address) -> str:
         f"The row has no locked build environment: {row.lock_path} does not exist. Make it with "
         f"`./pants cuda-lock {address}`, look at it, and commit it.{_where_to_lock(row)}"
     )
+
+
+def text_problem(path: str, content: bytes) -> str | None:
+    """Why no program can read a lock; None if one can. What it says uv judges."""
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        return (
+            f"The lock {path} is no text in UTF-8: byte {error.start} is {content[error.start]:#x}. "
+            "Restore it from version control, or write it again with `./pants cuda-lock`."
+        )
+    return None
 
 
 def _where_to_lock(row: Row) -> str:
@@ -56,7 +72,9 @@ async def find_build_env_lock(request: BuildEnvLockRequest) -> BuildEnvLock:
     digest = await Get(Digest, PathGlobs([path]))
     contents = await Get(DigestContents, Digest, digest)
     content = contents[0].content if contents else b""
-    return BuildEnvLock(path, digest, hashlib.sha256(content).hexdigest())
+    return BuildEnvLock(
+        path, digest, hashlib.sha256(content).hexdigest(), text_problem(path, content)
+    )
 
 
 def rules():

@@ -314,7 +314,9 @@ def target_document(spec: WheelSpec) -> dict[str, Any]:
 
 
 def _lock_problems(lock: BuildEnvLock, checked: CheckedSpec) -> tuple[str, ...]:
-    """A missing lock, unless the row itself is wrong: then it needs none."""
+    """A missing or unreadable lock, unless the row itself is wrong: then it needs none."""
+    if lock.problem:
+        return (lock.problem,)
     if lock.digest != EMPTY_DIGEST or checked.problems:
         return ()
     return (lock_problem(checked.spec.row, checked.spec.address),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -211,6 +212,12 @@ def test_files_that_do_not_exist(rule_runner: RuleRunner) -> None:
 def test_a_compiler_that_is_not_there(rule_runner: RuleRunner) -> None:
     error = _failure(rule_runner, options=("--cuda-wheels-cxx-compiler=no-such-g++",))
     assert "C++ compiler" in error and "apt-get install g++" in error
+
+
+def test_a_lock_that_is_no_text(rule_runner: RuleRunner) -> None:
+    (Path(rule_runner.build_root) / LOCK).write_bytes("# café\n".encode("latin-1"))
+    error = _failure(rule_runner)
+    assert f"The lock {LOCK} is no text in UTF-8: byte 5 is 0xe9" in error and "cuda-lock" in error
 
 
 def test_narrowing_to_what_is_not_promised(rule_runner: RuleRunner) -> None:
