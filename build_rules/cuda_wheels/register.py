@@ -10,6 +10,7 @@ from pants.build_graph.build_file_aliases import BuildFileAliases
 
 from cuda_wheels.goals import (
     build,
+    doctor,
     inspect,
     lock,
     matrix,
@@ -56,6 +57,7 @@ def rules():
         *build_env.rules(),
         *compile.rules(),
         *container.rules(),
+        *doctor.rules(),
         *inspect.rules(),
         *inspect_rules.rules(),
         *lock.rules(),

@@ -9,11 +9,14 @@ by debootstrap, which takes root. It is made once and kept below `${XDG_CACHE_HO
 from __future__ import annotations
 
 import hashlib
+import io
+import json
 import os
 import platform
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from pathlib import Path
 
@@ -49,11 +52,44 @@ def base_image(client: docker.DockerClient) -> str:
     return name
 
 
+def empty_image(client: docker.DockerClient, arch: str) -> str:
+    """The name of an image without a file, of any architecture; remove it after use."""
+    name = f"{REPOSITORY}-empty:{arch}"
+    layer = _archive_of({})
+    config = {
+        "architecture": arch,
+        "os": "linux",
+        "config": {"Cmd": ["/none"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }
+    manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
+    client.images.load(
+        _archive_of(
+            {
+                "config.json": json.dumps(config).encode(),
+                "manifest.json": json.dumps(manifest).encode(),
+                "layer.tar": layer,
+            }
+        )
+    )
+    return name
+
+
+def _archive_of(files: dict[str, bytes]) -> bytes:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for path, content in files.items():
+            member = tarfile.TarInfo(path)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return archive.getvalue()
+
+
 def _identity() -> str:
-    """A hash of what the base is made of: this program, and the Python that is copied."""
-    parts = [Path(__file__).read_bytes(), Path(portable_python.__file__).read_bytes()]
-    parts += [sys.version.encode(), platform.machine().encode()]
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+    """A hash of what the base is made of: a release, its packages, and the Python that is copied."""
+    parts = [SUITE, *PACKAGES, str(PYTHON), sys.version, platform.machine()]
+    parts.append(Path(portable_python.__file__).read_text())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def _archive() -> Path:

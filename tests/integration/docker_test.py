@@ -12,8 +12,7 @@ import docker
 import pytest
 from docker.errors import DockerException
 
-from images.stand_in import base_image
-from images.toolchain import build_context, toolchain_image
+from images.stand_in import base_image, empty_image
 from integration.checkout import Checkout, Run
 from integration.recipes import address, comment_patch, recipe
 
@@ -41,20 +40,31 @@ def daemon() -> Iterator[docker.DockerClient]:
 
 
 @pytest.fixture(scope="module")
-def image(daemon: docker.DockerClient) -> str:
-    return toolchain_image(daemon)
+def checkout(
+    daemon: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Checkout]:
+    with Checkout(tmp_path_factory.mktemp("docker") / "checkout") as checkout:
+        checkout.add_fixture("vecadd", recipe("vecadd"))
+        yield checkout
 
 
 @pytest.fixture(scope="module")
-def checkout(
-    daemon: docker.DockerClient, image: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Checkout]:
-    root = tmp_path_factory.mktemp("docker") / "checkout"
-    with Checkout(root) as checkout:
-        checkout.add_fixture("vecadd", recipe("vecadd"))
-        pin(checkout, image)
-        yield checkout
-    remove_containers(daemon, image)
+def image(daemon: docker.DockerClient, checkout: Checkout) -> Iterator[str]:
+    """The name of a toolchain image on the stand-in, built from the same template as all others."""
+    base = daemon.images.get(base_image(daemon)).id
+    checkout.write(
+        "stand-in/BUILD",
+        f"""toolchain_image(
+    name="amd64-cu130", arch="amd64", accel="cu130", os="debian11", base_image="{base}"
+)\n""",
+    )
+    run = checkout.pants("package", "stand-in:")
+    assert run.returncode == 0, "\n" + run.output
+    name = json.loads((checkout.dist / "images/amd64-cu130.json").read_text())["name"]
+    pin(checkout, name)
+    yield name
+    checkout.stop_pantsd()
+    remove_containers(daemon, name)
 
 
 def remove_containers(daemon: docker.DockerClient, image: str) -> None:
@@ -92,7 +102,7 @@ def test_a_target_is_built_where_its_environment_is(
 ) -> None:
     _change(checkout)
     for place in order:
-        for old in checkout.dist.glob("*"):
+        for old in checkout.wheels():
             old.unlink()
         run = _package(checkout, PLACES[place])
         assert run.returncode == 0, "\n" + run.output
@@ -147,11 +157,7 @@ def test_no_image_is_pinned(checkout: Checkout, image: str) -> None:
 def test_an_image_of_another_architecture(
     checkout: Checkout, daemon: docker.DockerClient, image: str
 ) -> None:
-    name = "cuda-wheels-test/empty:arm64"
-    context = build_context({"Dockerfile": "FROM scratch\nLABEL empty=1\n"})
-    daemon.images.build(
-        fileobj=context, custom_context=True, tag=name, rm=True, platform="linux/arm64"
-    )
+    name = empty_image(daemon, "arm64")
     pin(checkout, name)
     try:
         assert "is for arm64, but its environment is for amd64" in _refused(checkout)

@@ -81,7 +81,7 @@ class DockerState:
     """What the daemon told; with a `fault` nothing but why it did not. Sizes are in bytes.
 
     `fault`: `absent`, `stopped`, `refused`, `remote` or `other`; None where the daemon answers.
-    `images` has those that are there.
+    `images` has those that are there; `pantsds` the build roots of the Pants daemons that run.
     """
 
     socket: str
@@ -92,6 +92,7 @@ class DockerState:
     containers: tuple[DockerContainer, ...] = ()
     volumes: tuple[DockerVolume, ...] = ()
     own_images: tuple[OwnImage, ...] = ()
+    pantsds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,7 @@ def parse_docker_state(facts: Mapping[str, Any]) -> DockerState:
         own_images=tuple(
             OwnImage(one["id"], tuple(one["names"]), one["bytes"]) for one in facts["own_images"]
         ),
+        pantsds=tuple(facts["pantsds"]),
     )
 
 
@@ -166,7 +168,7 @@ async def container_of(
     state = await Get(
         DockerState, {DockerStateRequest((image,)): DockerStateRequest, local.val: EnvironmentName}
     )
-    problems = state_problems(state, image, _ARCHES.get(platform, platform.value))
+    problems = state_problems(state, image, arch_of(platform))
     if problems:
         return Container(problems=problems)
     # Pants asks once in its daemon's life. The image is there, so this does not pull.
@@ -175,6 +177,11 @@ async def container_of(
     )
     found = state.images[image].id
     return Container(found, stale_problems(image, found, resolved.image_id))
+
+
+def arch_of(platform: Platform) -> str:
+    """Docker's name of a platform's architecture."""
+    return _ARCHES.get(platform, platform.value)
 
 
 def name_problems(image: str, environment: str | None) -> tuple[str, ...]:

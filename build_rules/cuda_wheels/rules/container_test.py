@@ -147,6 +147,7 @@ def test_the_facts_of_the_daemon() -> None:
             ],
             "volumes": [{"name": "pants-named-caches-1", "image": ID, "bytes": 7}],
             "own_images": [{"id": ID, "names": [IMAGE], "bytes": 9}],
+            "pantsds": ["/src/checkout"],
         }
     )
     assert state == DockerState(
@@ -156,6 +157,7 @@ def test_the_facts_of_the_daemon() -> None:
         containers=(DockerContainer("12", ID, "exited"),),
         volumes=(DockerVolume("pants-named-caches-1", ID, 7),),
         own_images=(OwnImage(ID, (IMAGE,), 9),),
+        pantsds=("/src/checkout",),
     )
 
 

@@ -5,7 +5,8 @@ Request: `cache`, `bootstrap_lock`, `image_lock`, `images` (names; may be empty)
 `fault` is null where the daemon answers, else `absent`, `stopped`, `refused`, `remote` or `other`,
 with what was said in `detail`; `socket` is where it was looked for. `images` maps each name to what
 is known of it, or to null where it is missing. Of leftovers, `containers` are those that Pants
-started, `volumes` and `own_images` what takes up space for us.
+started, `volumes` and `own_images` what takes up space for us; `pantsds` has the build roots of the
+Pants daemons that run, each of which may still need its containers.
 
 Nothing is changed, pulled or started. The daemon is asked where Pants 2.17 asks: at DOCKER_HOST if
 that is a Unix socket, else at Docker's usual one.
@@ -69,6 +70,7 @@ def state(images: list[str], env: Mapping[str, str], *, leftovers: bool) -> Fact
             "containers": containers(client) if leftovers else [],
             "volumes": volumes(client) if leftovers else [],
             "own_images": own_images(client) if leftovers else [],
+            "pantsds": pantsds() if leftovers else [],
         }
     except (docker.errors.DockerException, OSError) as error:
         return _fault("other", socket, str(error))
@@ -158,6 +160,19 @@ def own_images(client: Any) -> list[Facts]:
         {"id": one["Id"], "names": one.get("RepoTags") or [], "bytes": one["Size"]}
         for one in client.api.images(filters={"label": LABEL})
     ]
+
+
+def pantsds(proc: Path = Path("/proc")) -> list[str]:
+    """The build roots of the Pants daemons on this machine, which name themselves `pantsd [ROOT]`."""
+    found = []
+    for path in proc.glob("[0-9]*/cmdline"):
+        try:
+            text = path.read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        except OSError:
+            continue
+        if text.startswith("pantsd [") and text.endswith("]"):
+            found.append(text[len("pantsd [") : -1])
+    return sorted(set(found))
 
 
 if __name__ == "__main__":

@@ -39,3 +39,11 @@ def test_who_answers_and_is_no_daemon(tmp_path: Path, monkeypatch: pytest.Monkey
         # Nobody accepts: the SDK gives up.
         monkeypatch.setattr(docker_state, "TIMEOUT_S", 0.2)
         assert _state(f"unix://{tmp_path}/s")["fault"] == "other"
+
+
+def test_pants_daemons_by_their_own_names(tmp_path: Path) -> None:
+    for pid, line in (("1", b"init\0"), ("2", b"pantsd [/src/check out]\0"), ("3", b"")):
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "cmdline").write_bytes(line)
+    (tmp_path / "4").mkdir()
+    assert docker_state.pantsds(tmp_path) == ["/src/check out"]
