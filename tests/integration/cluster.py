@@ -1,7 +1,7 @@
 """A server of remote caching and execution with its workers, from the package index, for tests.
 
-BuildGrid runs on a Python 3.13 and keeps its queue in PostgreSQL; with redis-server it keeps the results of
-actions across a restart. `missing()` says what of these a machine lacks.
+BuildGrid runs on a Python 3.13, with redis-server for the results of actions and PostgreSQL for its queue, as
+`images/runner/` has users deploy it. `missing()` says what of these a machine lacks.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import hmac
 import json
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -31,13 +32,12 @@ from typing import Any
 from integration.checkout import link_shared
 
 LOCK = Path("3rdparty/python/remote.txt")
+DEPLOYMENT = Path("images/runner")
 WORKER = Path(__file__).with_name("remote_worker.py")
 INSTANCE = "main"
 # Not a machine's user: the name that the database has for the server.
 DATABASE = "buildgrid"
 START_S = 120.0
-
-MATCH_KEYS = ("OSFamily", "Arch", "toolchain")
 
 
 def find_python() -> str | None:
@@ -71,14 +71,14 @@ def find_postgres() -> Path | None:
     return next((path for path in found if (path / "initdb").exists()), None)
 
 
-def missing(*, redis: bool = False) -> str | None:
+def missing() -> str | None:
     """What this machine lacks for a cluster, with what installs it; None where all is there."""
     lacks = []
     if find_python() is None:
         lacks.append("Python 3.13 (`uv python install 3.13`)")
     if find_postgres() is None:
         lacks.append("PostgreSQL (`apt-get install postgresql`)")
-    if redis and shutil.which("redis-server") is None:
+    if shutil.which("redis-server") is None:
         lacks.append("redis-server (`apt-get install redis-server`)")
     return f"not here: {', '.join(lacks)}" if lacks else None
 
@@ -231,16 +231,8 @@ class Worker:
 
 SECRET = "what signs the tokens of a test, and nothing else"
 WRITERS = "ci"
+WORKERS = "worker"
 READERS = "people"
-# Everything that a reader's Pants asks for.
-READER_REQUESTS = (
-    "GetCapabilities",
-    "GetActionResult",
-    "FindMissingBlobs",
-    "BatchReadBlobs",
-    "GetTree",
-    "Read",
-)
 
 
 def token(subject: str, *, secret: str = SECRET, seconds: int = 86_400) -> str:
@@ -257,14 +249,14 @@ def token(subject: str, *, secret: str = SECRET, seconds: int = 86_400) -> str:
 
 @dataclass
 class Cluster:
-    """A server, with `execution` its database, with `redis` a lasting action cache; as a context
-    manager. With `tokens` it asks for a token (see `token`)."""
+    """A server as users deploy it, with redis-server; as a context manager.
+
+    With `execution` it has a queue, and PostgreSQL for it. With `tls` clients speak `grpcs` to it.
+    """
 
     root: Path
     execution: bool = False
-    redis: bool = False
-    tokens: bool = False
-    keepalive_s: int = 10
+    tls: bool = False
     port: int = field(default_factory=free_port)
     workers: dict[str, Worker] = field(default_factory=dict)
 
@@ -277,25 +269,22 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        return f"grpc://127.0.0.1:{self.port}"
+        # Pants' TLS wants a name, no number.
+        return f"grpcs://localhost:{self.port}" if self.tls else f"grpc://127.0.0.1:{self.port}"
+
+    @property
+    def certificate(self) -> Path:
+        return self.root / "tls/server.crt"
 
     def __enter__(self) -> Cluster:
         try:
-            redis_port = self._start_redis() if self.redis else None
+            redis_port = self._start_redis()
             sql = self._start_postgres() if self.execution else None
-            config = self.root / "buildgrid.yml"
-            config.write_text(self._configuration(sql, redis_port))
-            if self.tokens:
-                (self.root / "secret").write_text(SECRET)
-                acl = {
-                    INSTANCE: {
-                        "allow": [
-                            {"subject": f"{WRITERS}$"},
-                            {"subject": f"{READERS}$", "requests": list(READER_REQUESTS)},
-                        ]
-                    }
-                }
-                (self.root / "acl.yml").write_text(json.dumps(acl))
+            if self.tls:
+                self._make_certificate()
+            shutil.copy(DEPLOYMENT / "acl.yml", self.root)
+            (self.root / "token-secret").write_text(SECRET)
+            (self.root / "buildgrid.yml").write_text(self._configuration(sql, redis_port))
             self.start_server()
         except BaseException:
             self.__exit__()
@@ -333,10 +322,9 @@ class Cluster:
         argv = [str(self._venv / "bin/python"), str(WORKER.absolute())]
         argv += [f"127.0.0.1:{self.port}", INSTANCE, name, str(self.root / f"work-{name}")]
         argv.append(f"{self._python_directory()}:{os.defpath}")
-        if self.tokens:
-            file = self.root / "worker-token"
-            file.write_text(token(WRITERS))
-            argv.append(f"--token={file}")
+        file = self.root / "worker-token"
+        file.write_text(token(WORKERS))
+        argv.append(f"--token={file}")
         argv += [f"{key}={value}" for key, value in {"OSFamily": "linux", **properties}.items()]
         worker = Worker(name, Service(argv, self.root / f"worker-{name}.log"))
         worker.service.start()
@@ -446,72 +434,38 @@ class Cluster:
         wait_for(lambda: listens(port), "redis-server listens")
         return port
 
-    def _configuration(self, sql: str | None, redis_port: int | None) -> str:
-        authorization: dict[str, Any] = {"method": "none"}
-        if self.tokens:
-            authorization = {
-                "method": "jwt",
-                "secret": str(self.root / "secret"),
-                "algorithm": "hs256",
-                "acl-config": str(self.root / "acl.yml"),
-            }
-        cache = (
-            f"!redis-action-cache &ac\n    redis: !redis-connection\n      host: 127.0.0.1\n"
-            f"      port: {redis_port}\n"
-            if redis_port
-            else "!lru-action-cache &ac\n    max-cached-refs: 10000\n"
-        )
-        text = f"""\
-server:
-  - !channel
-    address: "127.0.0.1:{self.port}"
-    insecure-mode: true
-authorization: {json.dumps(authorization)}
-storages:
-  - !disk-storage &cas
-    path: {self.store}
-caches:
-  - {cache}    storage: *cas
-    allow-updates: true
-    cache-failed-actions: false
-"""
+    def _configuration(self, sql: str | None, redis_port: int) -> str:
+        """The configuration that users deploy, with the addresses and files of this machine."""
+        text = (DEPLOYMENT / ("cluster.yml" if sql else "cache.yml")).read_text()
+        here = {
+            "[::]:50051": f"127.0.0.1:{self.port}",
+            "insecure-mode: false": f"insecure-mode: {json.dumps(not self.tls)}",
+            "/etc/buildgrid/": f"{self.root}/",
+            "/var/lib/buildgrid/cas": str(self.store),
+            "host: redis": "host: 127.0.0.1",
+            "port: 6379": f"port: {redis_port}",
+        }
         if sql:
-            text += f"""\
-connections:
-  - !sql-connection &sql
-    connection-string: {sql}
-    pool-size: 10
-    max-overflow: 20
-schedulers:
-  - !sql-scheduler &scheduler
-    sql: *sql
-    storage: *cas
-    action-cache: *ac
-    poll-interval: 0.1
-    bot-session-keepalive-timeout: {self.keepalive_s}
-    session-expiry-timer-interval: 1
-    # By default two hours; the longest that a target allows its compile step, else it is refused.
-    max-execution-timeout: 43200
-    property-set: !dynamic-property-set
-      match-property-keys: {json.dumps(MATCH_KEYS)}
-    assigners:
-      - !priority-age-assigner
-        count: 1
-        interval: 0.1
-"""
-        services = "\n      - !execution\n        scheduler: *scheduler" if sql else ""
-        return f"""{text}
-instances:
-  - name: {INSTANCE}
-    services:
-      - !action-cache
-        cache: *ac{services}
-      - !cas
-        storage: *cas
-      - !bytestream
-        storage: *cas
-thread-pool-size: 50
-"""
+            here["postgresql://buildgrid@postgres/buildgrid"] = sql
+            here["bot-session-keepalive-timeout: 60"] = "bot-session-keepalive-timeout: 10"
+            here["session-expiry-timer-interval: 5"] = "session-expiry-timer-interval: 1"
+        for theirs, ours in here.items():
+            assert theirs in text, theirs
+            text = text.replace(theirs, ours)
+        if not self.tls:
+            text = re.sub(r"    credentials:\n(      .*\n)+", "", text)
+        return text
+
+    def _make_certificate(self) -> None:
+        """A key, and a certificate for this machine that clients are given to trust."""
+        (self.root / "tls").mkdir()
+        names = "subjectAltName=DNS:localhost,IP:127.0.0.1"
+        files = [f"-{name}" for name in ("x509", "nodes")]
+        files += ["-keyout", str(self.root / "tls/server.key")]
+        files += ["-out", str(self.certificate), "-subj", "/CN=localhost", "-addext", names]
+        # Pants' TLS takes no authority's certificate for a server's.
+        files += ["-addext", "basicConstraints=critical,CA:FALSE"]
+        _run(["openssl", "req", "-newkey", "rsa:2048", "-days", "2", *files])
 
 
 @dataclass
@@ -526,7 +480,7 @@ class _Temporary(Service):
             shutil.rmtree(self.home, ignore_errors=True)
 
 
-def executing(cluster: Cluster, subject: str | None = None, **signed: Any) -> dict[str, str]:
+def executing(cluster: Cluster, subject: str = WRITERS, **signed: Any) -> dict[str, str]:
     """The variables that have a `./pants` build on the cluster's workers."""
     return {
         **client(cluster, subject, **signed),
@@ -536,17 +490,16 @@ def executing(cluster: Cluster, subject: str | None = None, **signed: Any) -> di
     }
 
 
-def client(cluster: Cluster, subject: str | None = None, **signed: Any) -> dict[str, str]:
+def client(cluster: Cluster, subject: str, **signed: Any) -> dict[str, str]:
     """The variables that point a `./pants` to the cluster, as a site's would.
 
     `subject` and `signed` are those of `token`.
     """
-    variables = {
+    file = cluster.root / f"token-{subject}"
+    file.write_text(token(subject, **signed))
+    return {
         "PANTS_CONFIG_FILES": "pants.remote.toml",
         "PANTS_REMOTE_STORE_ADDRESS": cluster.address,
+        "PANTS_REMOTE_OAUTH_BEARER_TOKEN_PATH": str(file),
+        **({"PANTS_REMOTE_CA_CERTS_PATH": str(cluster.certificate)} if cluster.tls else {}),
     }
-    if subject is not None:
-        file = cluster.root / f"token-{subject}"
-        file.write_text(token(subject, **signed))
-        variables["PANTS_REMOTE_OAUTH_BEARER_TOKEN_PATH"] = str(file)
-    return variables

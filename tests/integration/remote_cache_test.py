@@ -17,7 +17,7 @@ from integration.checkout import Checkout, Run, own_caches
 from integration.cluster import READERS, WRITERS, Cluster
 from integration.recipes import address, comment_patch, recipe
 
-LACKS = cluster.missing(redis=True)
+LACKS = cluster.missing()
 pytestmark = pytest.mark.skipif(LACKS is not None, reason=str(LACKS))
 
 EVERY_SESSION = "Look at the toolchain"
@@ -28,7 +28,7 @@ MAY_WRITE = {"PANTS_REMOTE_CACHE_WRITE": "true"}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("server"), redis=True, tokens=True) as server:
+    with Cluster(tmp_path_factory.mktemp("server"), tls=True) as server:
         yield server
 
 
@@ -46,7 +46,7 @@ def wheel(server: Cluster, checkout: Checkout) -> bytes:
     """vecadd's wheel, in the server's cache."""
     run = _package(checkout, cluster.client(server, WRITERS), MAY_WRITE)
     assert run.completed == [EVERY_SESSION, *STAGES]
-    assert run.counters["remote_cache_write_successes"] == len(STAGES)
+    assert run.counters["remote_cache_write_successes"] == len(STAGES), run.output
     return _wheel(checkout)
 
 
@@ -166,3 +166,29 @@ def test_a_server_that_is_away_costs_a_build(
     assert STAGES[0] in run.completed
     assert "Failed to read from remote cache" in run.output
     assert _wheel(checkout) == wheel
+
+
+def test_a_full_store_keeps_nothing_of_a_wheel(
+    tmp_path: Path, server: Cluster, checkout: Checkout, wheel: bytes
+) -> None:
+    patch = f"{PACKAGE}/patches/0001-comment.patch"
+    written = checkout.write(patch, comment_patch(f"on a full store {uuid.uuid4()}"))
+    before = {path.stat().st_size for path in server.blobs().values()}
+    server.stop_server()
+    server.start_server(largest_kb=len(wheel) // 1024 - 8)
+    try:
+        env = cluster.client(server, WRITERS)
+        first = _package(checkout, env, _empty_store(tmp_path / "one"), MAY_WRITE)
+        built = _wheel(checkout)
+        second = _package(checkout, env, _empty_store(tmp_path / "two"))
+    finally:
+        written.unlink()
+        server.stop_server()
+        server.start_server()
+    assert "Failed to write to remote cache" in first.output
+    assert {path.stat().st_size for path in server.blobs().values()} - before <= set(
+        range(len(wheel) - 8192)
+    )
+    # What did not fit was not taken for a result.
+    assert STAGES[0] in second.completed
+    assert _wheel(checkout) == built
