@@ -8,6 +8,7 @@ daemon or an image may be gone that was there a minute ago.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Mapping
 
@@ -280,6 +281,47 @@ def stale_problems(image: str, found: str, resolved: str) -> tuple[str, ...]:
         "name, and would compile in that. Give each image a name of its own (toolchain images have "
         f"a tag that stands for all that they are made of), and end the daemon: {_RESTART_PANTSD}.",
     )
+
+
+# What Pants 2.17's engine says of containers (`process_execution/docker`) -> what that means.
+_ENGINE_FAULTS = (
+    (
+        re.compile(r"no space left on device", re.IGNORECASE),
+        "The disk of the Docker daemon is full. `./pants cuda-doctor` shows what builds have left "
+        "on it, and what removes it.",
+    ),
+    (
+        re.compile(r"container \w+ is not running|no such container", re.IGNORECASE),
+        "The environment's container has stopped or was removed: Docker was restarted, or somebody "
+        f"did it. Pants' daemon holds on to it for as long as it lives. End that: {_RESTART_PANTSD}.",
+    ),
+    (
+        re.compile(r"HyperResponseError|connection (closed|reset|refused)|broken pipe|os error"),
+        "The Docker daemon went away while it was needed. Start it again (`systemctl start docker`, "
+        "or `dockerd` as root), and end Pants' daemon, whose container has stopped with it: "
+        f"{_RESTART_PANTSD}.",
+    ),
+    (
+        re.compile(r"\bDocker\b|docker_execution"),
+        "Docker did not run the step. `./pants cuda-doctor` looks at it from here.",
+    ),
+)
+
+
+def engine_problem(error: str) -> str | None:
+    """What an error of Pants' engine says of a container, in our words; None if it is about none.
+
+    Nothing half-built is kept: what has no result is in no cache, and objects that were compiled
+    are in that of the compiler.
+    """
+    for pattern, text in _ENGINE_FAULTS:
+        if pattern.search(error):
+            said = error.strip().splitlines()[-1]
+            return (
+                f"{text} The same command then resumes: what was compiled is in the compiler's cache."
+                f"\nPants: {said}"
+            )
+    return None
 
 
 def rules():

@@ -20,6 +20,7 @@ from cuda_wheels.rules.container import (
     OwnImage,
     container_of,
     daemon_problem,
+    engine_problem,
     missing_image,
     name_problems,
     parse_docker_state,
@@ -164,3 +165,38 @@ def test_the_facts_of_the_daemon() -> None:
 def test_the_facts_of_a_daemon_that_does_not_answer() -> None:
     facts = {"fault": "stopped", "detail": "refused", "socket": "/run/docker.sock"}
     assert parse_docker_state(facts) == DockerState("/run/docker.sock", "stopped", "refused")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        pytest.param(
+            "Failed to execute: Process {}\n\nFailed to create Docker execution in container: "
+            "HyperResponseError { err: hyper::Error(Connect, Os { code: 2 }) }",
+            "The Docker daemon went away",
+            id="stopped daemon",
+        ),
+        pytest.param(
+            "Failed to create Docker execution in container: DockerResponseServerError { "
+            'status_code: 409, message: "Container ca935fc8a117 is not running" }',
+            "kill $(cat .pids/*/pantsd/pid)",
+            id="stopped container",
+        ),
+        pytest.param(
+            'Failed to create Docker container: message: "mkdir /x: no space left on device" }',
+            "The disk of the Docker daemon is full",
+            id="full disk",
+        ),
+        pytest.param("Failed to start Docker container", "Docker did not run the step", id="other"),
+    ],
+)
+def test_what_the_engine_says_of_containers(error: str, expected: str) -> None:
+    problem = engine_problem(error)
+    assert problem is not None
+    assert expected in problem
+    # Pants' own words are not lost.
+    assert problem.endswith(error.splitlines()[-1])
+
+
+def test_an_error_of_the_engine_that_is_about_no_container() -> None:
+    assert engine_problem("Invalid glob") is None

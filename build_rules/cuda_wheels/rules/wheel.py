@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any, Iterable
 
+from pants.base.exceptions import IntrinsicError
 from pants.core.goals.package import BuiltPackage, BuiltPackageArtifact, PackageFieldSet
 from pants.core.util_rules.environments import (
     EnvironmentNameRequest,
@@ -32,7 +33,7 @@ from pants.util.logging import LogLevel
 from cuda_wheels.field_sets import CudaWheelFieldSet
 from cuda_wheels.rules.build_env import BuildEnvLock, BuildEnvLockRequest, lock_problem
 from cuda_wheels.rules.compile import CompiledWheel, CompileRequest, compile_env
-from cuda_wheels.rules.container import Container
+from cuda_wheels.rules.container import Container, engine_problem
 from cuda_wheels.rules.inspect import InspectedWheel, InspectRequest
 from cuda_wheels.rules.place import Place
 from cuda_wheels.rules.prebuilt import StandIn, StandInRequest
@@ -199,13 +200,19 @@ async def build_wheel(request: CudaWheelRequest, platform: Platform) -> Fallible
         return FallibleCudaWheel(request.address, failure=stand_in.failure)
     if stand_in.facts:
         return await Get(FallibleCudaWheel, PrebuiltTaken(spec, stand_in))
-    compilable = await Get(FallibleCheckedBuild, CudaWheelRequest, request)
-    if compilable.build is None:
-        built = FallibleCudaWheel(request.address, failure=compilable.failure)
-    else:
-        built = await Get(
-            FallibleCudaWheel, CheckedBuild, replace(compilable.build, stand_in=stand_in)
-        )
+    try:
+        compilable = await Get(FallibleCheckedBuild, CudaWheelRequest, request)
+        if compilable.build is None:
+            built = FallibleCudaWheel(request.address, failure=compilable.failure)
+        else:
+            built = await Get(
+                FallibleCudaWheel, CheckedBuild, replace(compilable.build, stand_in=stand_in)
+            )
+    except IntrinsicError as error:
+        problem = engine_problem(str(error)) if container.image_id else None
+        if problem is None:
+            raise
+        built = FallibleCudaWheel(request.address, failure=StageFailure("container", problem))
     return replace(built, notes=stand_in.reasons)
 
 
