@@ -66,8 +66,8 @@ class Summary:
     """What is asked of a wheelhouse before it is chosen.
 
     `glibc` is the oldest C library that its wheels accept, None if their tags name none; `verified`
-    tells of a GPU capability whether it "runs" or was only "built"; `ptx_for` lists the
-    capabilities that are served by PTX alone.
+    tells of a GPU capability whether it "runs" or was only "built"; `skipped` has the packages that
+    it does not hold, and why; `ptx_for` lists the capabilities that are served by PTX alone.
     """
 
     path: str
@@ -129,9 +129,15 @@ def summarize(
         date=_text(manifest.get("date")),
         verified=tuple(sorted(verified.items())) if isinstance(verified, dict) else (),
         packages=tuple(sorted(normalized(str(wheel.get("name"))) for wheel in wheels)),
-        skipped=tuple(
-            (str(one.get("package")), str(one.get("reason")))
-            for one in _objects(manifest.get("skipped"))
+        skipped=(
+            *(
+                (str(one.get("package")), str(one.get("reason")))
+                for one in _objects(manifest.get("skipped"))
+            ),
+            *(
+                (str(one.get("package")), f"it could not be built: {one.get('message')}")
+                for one in _objects(manifest.get("failed"))
+            ),
         ),
         sums=sums,
         ptx_for=tuple(arch for arch in tags.cuda_arch if any(_by_ptx(w, arch) for w in wheels)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Callable
@@ -65,3 +66,15 @@ def test_a_summary_says_who_is_served_by_ptx_alone(tmp_path: Path) -> None:
     assert summary.ptx_for == ("12.1",)
     assert (summary.glibc, summary.date) == ("2.28", "2026.11.30")
     assert summary.packages == ("spconv", "torch-scatter")
+
+
+def test_a_summary_says_what_is_missing_and_why(tmp_path: Path) -> None:
+    folder = fake.write_wheelhouse(tmp_path)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["skipped"] = [{"package": "flash-attn", "reason": "No kernels for it."}]
+    manifest["failed"] = [{"package": "swin3d", "stage": "compile", "message": "no space left"}]
+    fake.write_json(folder / "manifest.json", manifest)
+    assert wheelhouse.read_summary(folder).skipped == (
+        ("flash-attn", "No kernels for it."),
+        ("swin3d", "it could not be built: no space left"),
+    )
