@@ -33,8 +33,11 @@ class VerifiedRun:
 
 _H200 = "9.0"
 _CU130 = "amd64-cu130-torch2.11.0-cp312"
+_CU130_ANY_TORCH = "amd64-cu130-cp312"
 
 VERIFIED_RUNS: tuple[VerifiedRun, ...] = (
+    VerifiedRun(NativeWheel("cumm", "0.8.2", _CU130_ANY_TORCH), _H200),
+    VerifiedRun(NativeWheel("spconv", "2.3.8", _CU130_ANY_TORCH), _H200),
     VerifiedRun(NativeWheel("torch-cluster", "1.6.3", _CU130), _H200),
     VerifiedRun(NativeWheel("torch-sparse", "0.6.18", _CU130), _H200),
     VerifiedRun(NativeWheel("torch-scatter", "2.1.2", _CU130), _H200),
