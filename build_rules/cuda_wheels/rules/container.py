@@ -249,7 +249,10 @@ def daemon_problem(state: DockerState) -> str:
             "its sandboxes in the containers, so the daemon must be on this machine. Unset "
             "DOCKER_HOST, or let it name a socket: `unix:///path/to/docker.sock`."
         )
-    return f"The Docker daemon could not be asked{_at(state.socket)}: {state.detail}"
+    return (
+        f"The Docker daemon could not be asked{_at(state.socket)}: {state.detail}. Try `docker version` "
+        "there; the daemon's log (`journalctl -u docker`) says more."
+    )
 
 
 def _at(socket: str) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 from cuda_wheels.sandbox import environment, program
 
 DEFAULT_SOCKET = "/var/run/docker.sock"
-TIMEOUT_S = 10
+TIMEOUT_S = 60  # a daemon has taken more than 10 on a machine with ten times its load
 
 # What Pants 2.17 calls its volumes, and where it mounts them in its containers.
 VOLUME_PREFIX = "pants-named-caches-"
