@@ -54,12 +54,15 @@ def told(what: str) -> Iterator[None]:
     """Turn what the daemon refuses, and a connection that breaks, into an error in words."""
     import docker.errors
     import requests
+    import urllib3.exceptions
 
+    # A connection that breaks while an answer is read is reported by the library below.
+    broken = (requests.RequestException, urllib3.exceptions.HTTPError, OSError)
     try:
         yield
     except docker.errors.APIError as error:
         raise ProgramError(f"{what}: {fault(error.explanation or str(error))}") from error
-    except (docker.errors.DockerException, requests.RequestException, OSError) as error:
+    except (docker.errors.DockerException, *broken) as error:
         raise ProgramError(
             f"{what}: the Docker daemon at {hide_credentials(address())} went away: "
             f"{hide_credentials(str(error))}. Nothing is left half done: start it, and try again."
@@ -75,6 +78,8 @@ def fault(text: str) -> str:
             f"{text}. The disk of the daemon is full: `docker system df` shows what is on it, "
             "docs/images.md what may go."
         )
+    if "non-zero code: 137" in lower:
+        return f"{text}: it was killed, as where the daemon is stopped or memory runs out."
     if any(word in lower for word in ("auth", "denied", "forbidden")):
         return f"{text}. Log in to the registry (`docker login REGISTRY`)."
     return f"{text}."

@@ -1,10 +1,16 @@
-"""The Docker daemon of this machine, for tests; what they make there they remove."""
+"""The Docker daemon of this machine, for tests, whose images they remove; and one of their own."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import docker
@@ -43,3 +49,87 @@ def docker_client() -> Iterator[Any]:
                 with contextlib.suppress(docker.errors.ImageNotFound):
                     client.images.remove(image.id, force=True)
         client.close()
+
+
+class PrivateDaemon:
+    """A daemon of the test's own, which it may stop and whose disk it may fill.
+
+    It has no network. As a context manager it ends with all that it has.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.host = f"unix://{folder}/docker.sock"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> Any:
+        """Start it; returns a client of it."""
+        if shutil.which("dockerd") is None or os.geteuid():
+            pytest.skip("a daemon of the test's own takes root and `dockerd`")
+        command = ["dockerd", "--host", self.host, "--data-root", str(self.folder / "data")]
+        command += ["--exec-root", str(self.folder / "exec"), "--pidfile", str(self.folder / "pid")]
+        # Neither layers in other file systems nor the machine's firewall have to be possible here.
+        command += ["--storage-driver", "vfs", "--bridge", "none", "--iptables=false"]
+        log = self.folder / "log"
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+        for _ in range(600):
+            with contextlib.suppress(docker.errors.DockerException, OSError):
+                client = docker.DockerClient(base_url=self.host, version="auto", timeout=120)
+                client.ping()
+                return client
+            if self._process.poll() is not None:
+                break
+            time.sleep(0.1)
+        self.stop()
+        pytest.skip(f"no second Docker daemon starts here: {log.read_text()[-2000:]}")
+
+    def stop(self) -> None:
+        """End it, as a reboot would."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+            self._process = None
+
+    def __enter__(self) -> PrivateDaemon:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+
+class Line:
+    """A connection to a daemon that the test may cut: it listens at `host`, and hands on."""
+
+    def __init__(self, path: Path, daemon: str) -> None:
+        self.host = f"unix://{path}"
+        self._daemon = daemon.removeprefix("unix://")
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._ends: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """Close every connection in both directions, and take no other."""
+        for end in (self._listener, *self._ends):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.socket(socket.AF_UNIX)
+                far.connect(self._daemon)
+                self._ends += [near, far]
+                for pair in ((near, far), (far, near)):
+                    threading.Thread(target=self._hand_on, args=pair, daemon=True).start()
+
+    @staticmethod
+    def _hand_on(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
