@@ -66,7 +66,9 @@ class PrivateDaemon:
         """Start it; returns a client of it."""
         if shutil.which("dockerd") is None or os.geteuid():
             pytest.skip("a daemon of the test's own takes root and `dockerd`")
-        command = ["dockerd", "--host", self.host, "--data-root", str(self.folder / "data")]
+        # A network of its own: without a bridge a daemon removes `docker0`, the machine's daemon's.
+        command = ["unshare", "--net", "dockerd"]
+        command += ["--host", self.host, "--data-root", str(self.folder / "data")]
         command += ["--exec-root", str(self.folder / "exec"), "--pidfile", str(self.folder / "pid")]
         # Neither layers in other file systems nor the machine's firewall have to be possible here.
         command += ["--storage-driver", "vfs", "--bridge", "none", "--iptables=false"]
