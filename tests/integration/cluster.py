@@ -169,6 +169,12 @@ class Service:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
+    def died(self) -> bool:
+        """False while it runs; an AssertionError with its last words where it has ended."""
+        if self.process is None or self.process.poll() is not None:
+            raise AssertionError(f"{self.argv} ended\n{self.tail()}")
+        return False
+
     def tail(self) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-40:])
 
@@ -303,15 +309,9 @@ class Cluster:
         argv = [str(self._venv / "bin/bgd"), "server", "start", str(self.root / "buildgrid.yml")]
         if largest_kb is not None:
             argv = ["/bin/bash", "-c", f'ulimit -f {largest_kb}; exec "$@"', "-", *argv]
-        self._server = Service(argv, self.root / f"server-{time.monotonic_ns()}.log")
-        self._server.start()
-        wait_for(lambda: listens(self.port) or self._died(), f"{argv} listens")
-
-    def _died(self) -> bool:
-        assert self._server is not None and self._server.process is not None
-        if self._server.process.poll() is not None:
-            raise AssertionError(f"the server ended\n{self._server.tail()}")
-        return False
+        server = self._server = Service(argv, self.root / f"server-{time.monotonic_ns()}.log")
+        server.start()
+        wait_for(lambda: listens(self.port) or server.died(), f"{argv} listens")
 
     def stop_server(self) -> None:
         if self._server is not None:
@@ -319,16 +319,16 @@ class Cluster:
 
     def add_worker(self, name: str, **properties: str) -> Worker:
         """Start a worker, and wait until the server knows it."""
-        argv = [str(self._venv / "bin/python"), str(WORKER.absolute())]
-        argv += [f"127.0.0.1:{self.port}", INSTANCE, name, str(self.root / f"work-{name}")]
-        argv.append(f"{self._python_directory()}:{os.defpath}")
         file = self.root / "worker-token"
         file.write_text(token(WORKERS))
-        argv.append(f"--token={file}")
+        argv = [str(self._venv / "bin/python"), str(WORKER.absolute()), f"--token={file}"]
+        argv += [f"127.0.0.1:{self.port}", INSTANCE, name, str(self.root / f"work-{name}")]
+        argv.append(f"{self._python_directory()}:{os.defpath}")
         argv += [f"{key}={value}" for key, value in {"OSFamily": "linux", **properties}.items()]
         worker = Worker(name, Service(argv, self.root / f"worker-{name}.log"))
         worker.service.start()
         self.workers[name] = worker
+        wait_for(lambda: f"{name}: ready" in worker.service.tail() or worker.service.died(), name)
         return worker
 
     @property

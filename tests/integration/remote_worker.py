@@ -1,6 +1,6 @@
 """A worker for tests: takes actions from a server's Bots service and runs one at a time.
 
-    python3.13 remote_worker.py ADDRESS INSTANCE NAME DIRECTORY PATH [--token=FILE] KEY=VALUE...
+    python3.13 remote_worker.py [--token=FILE] ADDRESS INSTANCE NAME DIRECTORY PATH KEY=VALUE...
 
 Runs in the environment of `3rdparty/python/remote.txt`, whose server's protocol modules it uses. It is
 no worker for users: they run the one of their engine. It tells the server that it lives while an
@@ -309,6 +309,7 @@ class Worker:
             bots_pb2.CreateBotSessionRequest(parent=self._instance, bot_session=session),
             timeout=POLL_S,
         )
+        print(f"{self._name}: ready", flush=True)
         while True:
             for lease in session.leases:
                 if lease.state in (bots_pb2.PENDING, bots_pb2.ACTIVE):
