@@ -150,14 +150,13 @@ def raise_a_tag(key: str, value: str) -> Callable[[Path], None]:
 def edit_wheel_and_everything_that_has_its_hash(folder: Path) -> None:
     """Other code in a wheel: sums, manifest, index and SBOM are written again, RECORD is not."""
     path = folder / SCATTER
-    before = {fake.sha256(path): path.stat().st_size}
+    digest, size = fake.sha256(path), path.stat().st_size
     with zipfile.ZipFile(path) as archive:
         members = {one: archive.read(one) for one in archive.namelist()}
     members["torch_scatter.py"] = b"import os\n"
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in members.items():
             archive.writestr(zipfile.ZipInfo(name), content)
-    ((digest, size),) = before.items()
     rewrite(
         folder, {digest: fake.sha256(path), f'"size": {size}': f'"size": {path.stat().st_size}'}
     )
