@@ -11,7 +11,7 @@ from pants.engine.process import FallibleProcessResult
 # The stage of a wheel that is not built because its package cannot serve the row.
 SKIP = "skip"
 
-# The script that leads an action to a worker's append-only caches has this line for a cache at the top of
+# The script that leads an action to a worker's append-only caches says this of a cache at the top of
 # the sandbox, where there is no directory to make (`process_execution`, 2.17).
 _NO_DIRECTORY = re.compile(
     r"^\S*mkdir: cannot create directory \W*: No such file or directory\n?", re.M

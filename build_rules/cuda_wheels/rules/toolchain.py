@@ -18,7 +18,7 @@ from cuda_wheels.rules.place import Place
 from cuda_wheels.rules.programs import PROGRAM_ENV, ProgramProcess
 from cuda_wheels.rules.session_settings import SessionSettings
 from cuda_wheels.subsystem import CudaWheelsSubsystem
-from cuda_wheels.tables.accelerators import cuda_version
+from cuda_wheels.tables.accelerators import MACHINES, cuda_version
 from cuda_wheels.tables.gcc import gcc_problem
 from cuda_wheels.tables.rows import Row
 from cuda_wheels.tables.system_headers import SYSTEM_HEADERS, missing_header
@@ -27,9 +27,6 @@ from cuda_wheels.tables.torch import toolkit_version
 # torch 2.11.0 with CUDA 13.0's compiler took 4.8 GB unpacked; its downloads stay in uv's cache.
 ENVIRONMENT_GB = 8.0
 OBJECTS_GB = 2.0
-
-# What `uname -m` says, and what rows call it.
-MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 @dataclass(frozen=True)
@@ -224,7 +221,7 @@ def image_problems(host: Host, row: Row) -> tuple[str, ...]:
 
 def host_problems(host: Host, row: Row) -> tuple[str, ...]:
     """Everything that this host lacks to compile for a row, each with what installs it."""
-    if MACHINES.get(host.machine) != row.arch:
+    if host.machine != MACHINES.get(row.arch):
         return (
             f"The target is for {row.arch}, but the machine that its environment leads to is "
             f"{host.machine}. A worker of a cluster that says `Arch={row.arch}` of itself, and is "

@@ -7,7 +7,6 @@ where it has one of that name. The tag in the name stands for the whole context.
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from typing import Any, Mapping
 
@@ -46,8 +45,9 @@ from cuda_wheels.rules.programs import (
 from cuda_wheels.rules.session_settings import PROXIES, SessionSettings
 from cuda_wheels.rules.stage import program_failure
 from cuda_wheels.rules.toolchain import Host
+from cuda_wheels.tables.accelerators import image_name
 from cuda_wheels.tables.dockerfile import BAKED, render
-from cuda_wheels.tables.images import Image, default_system, image_problems, published_base
+from cuda_wheels.tables.images import Image, default_system, image_problems
 from cuda_wheels.target_types import (
     AccelField,
     ArchField,
@@ -59,6 +59,7 @@ from cuda_wheels.target_types import (
     ImagePublishToField,
     ImageSystemField,
 )
+from cuda_wheels.wheelhouse_checks import pins_of
 
 CONTEXT = "context"
 OUT = "image.json"
@@ -83,8 +84,6 @@ DOCKER_VARIABLES = (
     "XDG_RUNTIME_DIR",
     *PROXIES,
 )
-
-_PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 
 
 class ToolchainImageError(Exception):
@@ -161,9 +160,7 @@ class ToolchainImageFieldSet(PackageFieldSet):
         """The base that is pinned in `images/pins.py`; None where the target names its own."""
         if self.base.value:
             return None
-        return published_base(
-            self.accel.value, self.system.value or default_system(self.accel.value)
-        )
+        return image_name(self.accel.value, self.system.value or default_system(self.accel.value))
 
     def image(self, pins: image_pins.Pins) -> Image:
         """The image that the fields declare, on the pinned base."""
@@ -225,11 +222,6 @@ async def find_pins() -> image_pins.Pins:
     return image_pins.parse(found[0].content.decode()) if found else image_pins.Pins()
 
 
-def lock_versions(text: str) -> dict[str, str]:
-    """Name -> version of what a lock pins."""
-    return dict(_PIN.findall(text))
-
-
 def bake_request(locks: tuple[str, ...]) -> dict[str, Any]:
     """The request of `sandbox/bake.py`, which runs in the image while that is built."""
     return {
@@ -249,7 +241,7 @@ def context_files(
     The image has no problems. Its name, the certificates of the site and the wheels are added where
     it is built.
     """
-    versions = lock_versions(locks[_BOOTSTRAP_LOCK].decode())
+    versions = pins_of(locks[_BOOTSTRAP_LOCK].decode())
     return {
         "Dockerfile": render(image, versions, site_ca=site_ca).encode(),
         OUT: _json(image.description("")),

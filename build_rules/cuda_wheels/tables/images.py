@@ -65,9 +65,9 @@ class System:
         return ("python3",) if self.python == FROM_UV else ()
 
 
-# Sources: the requirements' table (Rocky Linux 8 stands for manylinux_2_28, wheels of Ubuntu have
-# no manylinux tag); package lists of RHEL 8.10's AppStream, Ubuntu 22.04, 24.04 and Debian 11. The
-# policy of Debian 11 is that of its glibc, 2.31. It has no CPython 3.12: its base image must.
+# Rocky Linux 8 stands for manylinux_2_28; wheels of Ubuntu have no manylinux tag. Sources: package
+# lists of RHEL 8.10's AppStream, Ubuntu 22.04, 24.04 and Debian 11. The policy of Debian 11 is that of
+# its glibc, 2.31. It has no CPython 3.12: its base image must.
 SYSTEMS: dict[str, System] = {
     system.name: system
     for system in (
@@ -79,7 +79,8 @@ SYSTEMS: dict[str, System] = {
 }
 DEFAULT_SYSTEM = "manylinux_2_28"
 
-# What every build needs beside the compilers, by package manager. Source: the replaced script.
+# What every build needs beside the compilers, by package manager. Source:
+# Pointcept's build_wheels.sh.
 _TOOLS: dict[str, tuple[str, ...]] = {
     DNF: ("ca-certificates", "cmake", "git", "make", "pkgconf-pkg-config", "util-linux", "which"),
     APT: ("ca-certificates", "cmake", "git", "make", "pkg-config", "util-linux"),
@@ -153,11 +154,6 @@ class Image:
             return self.cuda_home
         return self.cuda_home or CUDA_HOME
 
-    @property
-    def platform(self) -> str:
-        """Docker's name of what it runs on: `linux/amd64`."""
-        return f"linux/{self.arch}"
-
     def description(self, name: str) -> dict[str, str | None]:
         """What the image says of itself, in the file that `sandbox/probe.py` reads.
 
@@ -195,11 +191,6 @@ def image_variants() -> tuple[tuple[str, str], ...]:
     return tuple((arch, accel) for arch, accels in SUPPORTED_ARCHES.items() for accel in accels)
 
 
-def published_base(accel: str, system: str) -> str | None:
-    """The published image with an accelerator's toolkit, without its digest."""
-    return image_name(accel, system)
-
-
 def image_problems(image: Image) -> tuple[str, ...]:
     """Every reason why an image cannot be built, each with what to do; () if it can."""
     if image.system not in SYSTEMS:
@@ -222,7 +213,7 @@ def _place_problems(image: Image) -> tuple[str, ...]:
 
 def _base_problems(image: Image) -> tuple[str, ...]:
     if image.base is None:
-        published = published_base(image.accel, image.system)
+        published = image_name(image.accel, image.system)
         if image.own_base or published is None:
             if image.system in BASES:
                 return ()

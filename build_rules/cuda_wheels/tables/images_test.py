@@ -1,4 +1,4 @@
-"""The tables of toolchain images, against the requirements' table."""
+"""The tables of toolchain images, against the bases and compilers that they are to have."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cuda_wheels.tables.accelerators import ACCELERATORS, BASES, SUPPORTED_ARCHES
+from cuda_wheels.tables.accelerators import ACCELERATORS, BASES, SUPPORTED_ARCHES, image_name
 from cuda_wheels.tables.gcc import max_gcc
 from cuda_wheels.tables.images import (
     LIBRARIES,
@@ -17,12 +17,11 @@ from cuda_wheels.tables.images import (
     image_problems,
     image_tag,
     image_variants,
-    published_base,
 )
 
 DIGEST = "sha256:" + "0" * 64
 
-# The requirements' table: accelerator, base image, gcc-toolset.
+# What is asked of the images, written down a second time: accelerator, base image, gcc-toolset.
 REQUIRED = (
     ("cu118", "nvidia/cuda:11.8.0-devel-rockylinux8", 11),
     ("cu121", "nvidia/cuda:12.1.1-devel-rockylinux8", 12),
@@ -39,7 +38,7 @@ REQUIRED = (
 
 def pinned(arch: str, accel: str, system: str = "manylinux_2_28", **fields: Any) -> Image:
     """An image on its published base, pinned."""
-    base = f"{published_base(accel, system)}@{DIGEST}"
+    base = f"{image_name(accel, system)}@{DIGEST}"
     return dataclasses.replace(Image(arch, accel, system, base), **fields)
 
 
@@ -50,7 +49,7 @@ def test_the_table_has_every_accelerator_that_images_are_built_for() -> None:
 
 
 @pytest.mark.parametrize(("accel", "base", "toolset"), REQUIRED)
-def test_the_images_are_those_of_the_requirements(accel: str, base: str, toolset: int) -> None:
+def test_the_images_are_those_that_are_asked_for(accel: str, base: str, toolset: int) -> None:
     image = pinned("amd64", accel)
     assert image.base == f"{base}@{DIGEST}"
     assert image_problems(image) == ()
