@@ -15,10 +15,10 @@ from typing import Any
 from cuda_wheels.sandbox import environment
 from cuda_wheels.sandbox.program import ProgramError
 from cuda_wheels.tables.accelerators import MACHINES
+from cuda_wheels.tables.dockerfile import SITE_CA
 from cuda_wheels.tables.images import image_tag
 
 DESCRIPTION = "image.json"
-SITE_CA = "site-ca.crt"
 WHEELS = "bake/wheels"
 
 # The platforms of wheels for a C library of 2.28, newest first.

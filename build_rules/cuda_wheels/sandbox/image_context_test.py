@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cuda_wheels.sandbox import image_context
+from cuda_wheels.sandbox import docker_state, environment, image_context, probe
 from cuda_wheels.sandbox.docker_testutil import told
 from cuda_wheels.sandbox.image_context import complete, platform_flags
+from cuda_wheels.tables import dockerfile
 
 FILES = {
     "Dockerfile": "FROM scratch\n",
@@ -66,3 +67,9 @@ def test_wheels_are_those_of_the_images_machine_and_its_oldest_c_library(
     assert platforms[0] == f"manylinux_2_28_{machine}"
     assert f"manylinux2014_{machine}" in platforms
     assert image_context.WHEELS == "bake/wheels"
+
+
+def test_programs_and_tables_name_the_places_in_an_image_alike() -> None:
+    assert {environment.BAKED, probe.BAKED} == {Path(dockerfile.BAKED)}
+    assert probe.IMAGE_FILE == Path(dockerfile.DESCRIPTION)
+    assert docker_state.LABEL == f"{dockerfile.LABEL}.accel"
