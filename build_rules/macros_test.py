@@ -37,7 +37,7 @@ def test_every_row_of_the_matrix_can_be_built(row: tuple[str, ...]) -> None:
     assert row_problems(Row(arch, accel, torch, python, tuple(cuda_arch.split()))) == ()
 
 
-# The requirements' rows: what a user's host looks for, by architecture and accelerator.
+# The rows that are to be there: what a user's host looks for, by architecture and accelerator.
 RECOMMENDED = {
     ("amd64", "cu126"): "8.0 8.6 8.9 9.0",
     ("amd64", "cu128"): "8.0 8.6 8.9 9.0 10.0 12.0",
