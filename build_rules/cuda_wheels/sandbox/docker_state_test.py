@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -47,3 +49,22 @@ def test_pants_daemons_by_their_own_names(tmp_path: Path) -> None:
         (tmp_path / pid / "cmdline").write_bytes(line)
     (tmp_path / "4").mkdir()
     assert docker_state.pantsds(tmp_path) == ["/src/check out"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_a_socket_of_others() -> None:
+    with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX) as daemon:
+        os.chmod(directory, 0o755)
+        daemon.bind(f"{directory}/docker.sock")
+        os.chmod(f"{directory}/docker.sock", 0o660)
+        daemon.listen()
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.setgroups([])
+            os.setuid(65534)
+            found = docker_state.socket_fault(f"{directory}/docker.sock") or {}
+            os.write(write, str(found.get("fault")).encode())
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert os.read(read, 100) == b"refused"
