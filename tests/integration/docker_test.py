@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import docker
 import pytest
-from docker.errors import DockerException
 
 from images.stand_in import base_image, empty_image
 from integration.checkout import Checkout, Run
+from integration.containers import (
+    EVERY_SESSION,
+    IN_CONTAINER,
+    answering_daemon,
+    pin,
+    remove_containers,
+    toolchain_image,
+)
 from integration.recipes import address, comment_patch, recipe
 
 WHEEL = address("vecadd")
-IN_CONTAINER = {"PANTS_CONFIG_FILES": "pants.docker.toml"}
 PLACES = {"local": {}, "container": IN_CONTAINER}
-# What is asked in every session, and never cached.
-EVERY_SESSION = {"Look at the toolchain", "Ask the Docker daemon"}
 
 
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[docker.DockerClient]:
-    """The Docker daemon. `.ci/run` has one; elsewhere these tests are left out without it."""
-    try:
-        client = docker.from_env()
-        client.ping()
-    except DockerException as error:
-        if os.environ.get("CUDA_WHEELS_DOCKER_TESTS") == "required":
-            raise
-        pytest.skip(f"no Docker daemon answers: {error}")
-    if os.geteuid():
-        pytest.skip("the stand-in image is made by debootstrap, which takes root")
-    yield client
-    client.close()
+    with contextlib.closing(answering_daemon()) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
@@ -50,35 +44,10 @@ def checkout(
 
 @pytest.fixture(scope="module")
 def image(daemon: docker.DockerClient, checkout: Checkout) -> Iterator[str]:
-    """The name of a toolchain image on the stand-in, built from the same template as all others."""
-    base = daemon.images.get(base_image(daemon)).id
-    checkout.write(
-        "stand-in/BUILD",
-        f"""toolchain_image(
-    name="amd64-cu130", arch="amd64", accel="cu130", os="debian11", base_image="{base}"
-)\n""",
-    )
-    run = checkout.pants("package", "stand-in:")
-    assert run.returncode == 0, "\n" + run.output
-    name = json.loads((checkout.dist / "images/amd64-cu130.json").read_text())["name"]
-    pin(checkout, name)
+    name = toolchain_image(checkout, daemon)
     yield name
     checkout.stop_pantsd()
     remove_containers(daemon, name)
-
-
-def remove_containers(daemon: docker.DockerClient, image: str) -> None:
-    """Remove what the pantsd of a checkout leaves when it is killed."""
-    for container in daemon.containers.list(all=True, filters={"ancestor": image}):
-        container.remove(force=True)
-
-
-def pin(checkout: Checkout, image: str) -> None:
-    """Have the environment of the fixtures' row be this image."""
-    checkout.write(
-        "images/pins.py",
-        f'BASE_PINS = pins({{}})\nIMAGE_PINS = pins({{"amd64-cu130": "{image}"}})\n',
-    )
 
 
 def _change(checkout: Checkout) -> None:
@@ -175,3 +144,28 @@ def test_an_image_of_another_architecture(
 )
 def test_no_daemon(checkout: Checkout, tmp_path: Path, address: str, expected: str) -> None:
     assert expected in _refused(checkout, {"DOCKER_HOST": address.format(tmp_path)})
+
+
+LIMITS = """
+from cuda_wheels.sandbox import machine
+memory = machine.read_memory()
+print(machine.read_cores(), memory.available, memory.limited_by)
+"""
+
+
+def test_the_limits_of_a_container_are_seen_in_it(
+    checkout: Checkout, daemon: docker.DockerClient, image: str
+) -> None:
+    said = daemon.containers.run(
+        image,
+        ["python3.12", "-c", LIMITS],
+        environment={"PYTHONPATH": "/build_rules"},
+        volumes={str(checkout.root / "build_rules"): {"bind": "/build_rules", "mode": "ro"}},
+        mem_limit="512m",
+        nano_cpus=1_000_000_000,
+        remove=True,
+    )
+    cores, available, limited_by = said.decode().split(maxsplit=2)
+    assert int(cores) == 1
+    assert 0 < int(available) < 512 << 20
+    assert "cgroup" in limited_by

@@ -62,6 +62,7 @@ def test_a_socket_of_others() -> None:
         pid = os.fork()
         if pid == 0:
             os.setgroups([])
+            os.setgid(65534)
             os.setuid(65534)
             found = docker_state.socket_fault(f"{directory}/docker.sock") or {}
             os.write(write, str(found.get("fault")).encode())

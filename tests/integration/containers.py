@@ -1,0 +1,153 @@
+"""What tests that build in containers share: a daemon, a toolchain image on the stand-in, its pin."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import pytest
+from docker.errors import DockerException
+
+from images.stand_in import base_image
+from integration.checkout import Checkout
+
+IN_CONTAINER = {"PANTS_CONFIG_FILES": "pants.docker.toml"}
+# What is asked in every session, and never cached.
+EVERY_SESSION = {"Look at the toolchain", "Ask the Docker daemon"}
+_START_TRIES = 120
+
+
+def answering_daemon() -> docker.DockerClient:
+    """The Docker daemon. `.ci/run` has one; elsewhere the test is left out without it."""
+    try:
+        client = docker.from_env(timeout=300)
+        client.ping()
+    except DockerException as error:
+        if os.environ.get("CUDA_WHEELS_DOCKER_TESTS") == "required":
+            raise
+        pytest.skip(f"no Docker daemon answers: {error}")
+    if os.geteuid():
+        pytest.skip("the stand-in image is made by debootstrap, which takes root")
+    return client
+
+
+def toolchain_image(checkout: Checkout, daemon: docker.DockerClient) -> str:
+    """Build a toolchain image on the stand-in, from the same template as all others, and pin it."""
+    base = daemon.images.get(base_image(daemon)).id
+    checkout.write(
+        "stand-in/BUILD",
+        f"""toolchain_image(
+    name="amd64-cu130", arch="amd64", accel="cu130", os="debian11", base_image="{base}"
+)\n""",
+    )
+    run = checkout.pants("package", "stand-in:")
+    assert run.returncode == 0, "\n" + run.output
+    name = json.loads((checkout.dist / "images/amd64-cu130.json").read_text())["name"]
+    pin(checkout, name)
+    return str(name)
+
+
+def pin(checkout: Checkout, image: str) -> None:
+    """Have the environment of the fixtures' row be this image."""
+    checkout.write(
+        "images/pins.py",
+        f'BASE_PINS = pins({{}})\nIMAGE_PINS = pins({{"amd64-cu130": "{image}"}})\n',
+    )
+
+
+def remove_containers(daemon: docker.DockerClient, image: str) -> None:
+    """Remove what the pantsd of a checkout leaves when it is killed."""
+    for container in daemon.containers.list(all=True, filters={"ancestor": image}):
+        container.remove(force=True)
+
+
+class SecondDaemon:
+    """A Docker daemon of the test's own, on a small disk, which it may stop and fill.
+
+    It has a network namespace of its own, so that it leaves the first one's bridge alone; its
+    containers have no network. A context manager, which ends it and takes everything away.
+    """
+
+    def __init__(self, directory: Path, size_gb: int) -> None:
+        self._directory = directory
+        self._size = size_gb << 30
+        self._disk = directory / "disk"
+        self._mounts = contextlib.ExitStack()
+        self._process: subprocess.Popen[bytes] | None = None
+        # A socket's path must be short.
+        self.address = f"unix:///run/cuda-wheels-test-{os.getpid()}.sock"
+
+    def __enter__(self) -> SecondDaemon:
+        image = self._directory / "disk.img"
+        with image.open("wb") as file:
+            file.truncate(self._size)
+        _run("mkfs.ext4", "-q", str(image))
+        self._disk.mkdir()
+        self._mount("-o", "loop", str(image), str(self._disk))
+        self.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+        self._mounts.close()
+
+    def _mount(self, *arguments: str) -> None:
+        _run("mount", *arguments)
+        self._mounts.callback(_run, "umount", arguments[-1])
+
+    def start(self) -> None:
+        """Start it; raises AssertionError with the end of its log if it does not answer."""
+        log = self._directory / "dockerd.log"
+        options = ["--data-root", str(self._disk / "docker"), "--exec-root"]
+        options += [str(self._directory / "exec"), "--pidfile", str(self._directory / "pid")]
+        options += ["--host", self.address, "--bridge=none", "--iptables=false"]
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(
+                ["unshare", "--net", "dockerd", *options], stdout=out, stderr=out
+            )
+        for _ in range(_START_TRIES):
+            with contextlib.suppress(DockerException):
+                self.client().ping()
+                return
+            time.sleep(0.5)
+        raise AssertionError(f"dockerd did not start:\n{log.read_text()[-4000:]}")
+
+    def stop(self) -> None:
+        """Stop it and its containers, as an administrator does."""
+        if self._process:
+            self._process.terminate()
+            self._process.wait()
+
+    def client(self) -> docker.DockerClient:
+        """A client of it."""
+        return docker.DockerClient(base_url=self.address, timeout=300)
+
+    def take(self, daemon: docker.DockerClient, image: str) -> None:
+        """Take an image over from another daemon, and the volume with its build environments."""
+        _run("sh", "-c", f"docker save {image} | docker --host {self.address} load")
+        found = daemon.images.get(image).id
+        for volume in daemon.volumes.list():
+            if (volume.attrs.get("Labels") or {}).get("image_name") == found:
+                ours = self.client().volumes.create(volume.name, labels=volume.attrs["Labels"])
+                self._mount("--bind", volume.attrs["Mountpoint"], ours.attrs["Mountpoint"])
+
+    @contextlib.contextmanager
+    def full(self) -> Iterator[None]:
+        """Leave no room on its disk."""
+        filler = self._disk / "filler"
+        subprocess.run(["dd", "if=/dev/zero", f"of={filler}", "bs=1M"], capture_output=True)
+        try:
+            yield
+        finally:
+            filler.unlink()
+
+
+def _run(*argv: str) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(argv)}: {done.stdout}{done.stderr}"
