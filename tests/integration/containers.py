@@ -79,6 +79,7 @@ class SecondDaemon:
         self._size = size_gb << 30
         self._disk = directory / "disk"
         self._mounts = contextlib.ExitStack()
+        self._volumes: list[tuple[str, str]] = []
         self._process: subprocess.Popen[bytes] | None = None
         # A socket's path must be short.
         self.address = f"unix:///run/cuda-wheels-test-{os.getpid()}.sock"
@@ -99,7 +100,7 @@ class SecondDaemon:
 
     def _mount(self, *arguments: str) -> None:
         _run("mount", *arguments)
-        self._mounts.callback(_run, "umount", arguments[-1])
+        self._mounts.callback(_unmount, arguments[-1])
 
     def start(self) -> None:
         """Start it; raises AssertionError with the end of its log if it does not answer."""
@@ -114,6 +115,9 @@ class SecondDaemon:
         for _ in range(_START_TRIES):
             with contextlib.suppress(DockerException):
                 self.client().ping()
+                # A daemon that ends takes the mounts below its directory away.
+                for source, target in self._volumes:
+                    self._mount("--bind", source, target)
                 return
             time.sleep(0.5)
         raise AssertionError(f"dockerd did not start:\n{log.read_text()[-4000:]}")
@@ -135,7 +139,9 @@ class SecondDaemon:
         for volume in daemon.volumes.list():
             if (volume.attrs.get("Labels") or {}).get("image_name") == found:
                 ours = self.client().volumes.create(volume.name, labels=volume.attrs["Labels"])
-                self._mount("--bind", volume.attrs["Mountpoint"], ours.attrs["Mountpoint"])
+                places = (volume.attrs["Mountpoint"], ours.attrs["Mountpoint"])
+                self._volumes.append(places)
+                self._mount("--bind", *places)
 
     @contextlib.contextmanager
     def full(self) -> Iterator[None]:
@@ -146,6 +152,11 @@ class SecondDaemon:
             yield
         finally:
             filler.unlink()
+
+
+def _unmount(path: str) -> None:
+    if os.path.ismount(path):
+        _run("umount", path)
 
 
 def _run(*argv: str) -> None:
