@@ -29,12 +29,14 @@ from integration.containers import IN_CONTAINER, remove_containers, toolchain_im
 from integration.recipes import address, comment_patch, recipe
 
 RUNS = 5
-_COMPILERS = "apt-get -qq update && apt-get -qq install -y --no-install-recommends g++ gcc git"
+_COMPILERS = "apt-get -qq update && apt-get -qq install -y --no-install-recommends g++ gcc git >/dev/null 2>&1"
 _ENVIRONMENT = """
 set -e
-test -x /cache/uv/bin/uv || { python3.12 -m venv /cache/uv && /cache/uv/bin/pip install -q uv; }
-test -e /cache/venv/done && exit
-/cache/uv/bin/uv venv -q -p python3.12 /cache/venv
+test ! -e /cache/venv/done || exit 0
+python=$(readlink -f /usr/local/bin/python3.12)
+$python -m venv /cache/uv
+/cache/uv/bin/pip install -q uv
+/cache/uv/bin/uv venv -q -p $python /cache/venv
 UV_CACHE_DIR=/cache/uv-cache /cache/uv/bin/uv pip sync -q --require-hashes --python /cache/venv/bin/python /locks/LOCK
 touch /cache/venv/done
 """
@@ -57,8 +59,10 @@ def script_call(base: str, volume: str, source: Path) -> dict[str, float]:
     lock = BUILD_LOCK.absolute()
 
     def inside(script: str) -> None:
-        command = ["docker", "exec", "-e", f"SSL_CERT_FILE=/{CERTIFICATES}", name]
-        subprocess.run([*command, "sh", "-c", script], check=True)
+        command = ["docker", "exec"]
+        for variable in ("SSL_CERT_FILE", "PIP_CERT"):
+            command += ["-e", f"{variable}=/{CERTIFICATES}"]
+        subprocess.run([*command, name, "sh", "-c", script], check=True)
 
     mounts = [f"{volume}:/cache", f"{source.absolute()}:/source:ro", f"{lock.parent}:/locks:ro"]
     start = ["docker", "run", "-d", "--name", name, *(f"-v{mount}" for mount in mounts)]

@@ -136,9 +136,11 @@ def test_a_daemon_that_is_stopped_while_it_compiles(
     runs: list[Run] = []
     building = threading.Thread(target=lambda: runs.append(_package(checkout)))
     building.start()
-    _wait_for_compiler(second)
-    second.stop()
-    building.join()
+    try:
+        _wait_for_compiler(second)
+    finally:
+        second.stop()
+        building.join()
     assert "The Docker daemon went away" in _failed(checkout, runs[0])
     assert "No Docker daemon listens at" in _failed(checkout, _package(checkout))
 
@@ -175,7 +177,9 @@ def _wait_for_compiler(second: SecondDaemon) -> None:
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         for container in second.client().containers.list():
-            if any("pip" in " ".join(row) for row in container.top()["Processes"] or ()):
+            # Without a width `ps` cuts its lines.
+            rows = container.top(ps_args="axww -o pid,args")["Processes"]
+            if any("-m pip wheel" in " ".join(row) for row in rows):
                 return
         time.sleep(1)
     raise AssertionError("no compile step began")
