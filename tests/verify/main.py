@@ -266,8 +266,9 @@ class _Run:
 
     def _add(self, stage: Stage) -> None:
         self.stages.append(stage)
-        # A long run shows how far it is.
-        print(f"{stage.name}: {stage.verdict}", file=sys.stderr, flush=True)
+        # A long run shows how far it is; a short one ends with the same line at once.
+        if self.arguments.command == "all":
+            print(f"{stage.name}: {stage.verdict}", file=sys.stderr, flush=True)
 
     def _end(self, code: int | None = None) -> int:
         verdicts = {stage.verdict for stage in self.stages}

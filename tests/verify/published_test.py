@@ -343,6 +343,7 @@ def test_a_release_under_the_name_of_another_row(
     [
         pytest.param("oci://ada:secret@registry.example/w", "//***@", id="password-registry"),
         pytest.param("pypi:https://ada:secret@wheels.example/", "//***@", id="password-index"),
+        pytest.param("https://ada:secret@wheels.example/tree", "//***@", id="password-tree"),
         pytest.param("oci://registry.example", "is no repository", id="no-repository"),
         pytest.param("oci:registry.example/w", "is no repository", id="no-scheme"),
         pytest.param("oci://registry.example/UPPER", "is no repository", id="upper-case"),

@@ -36,7 +36,7 @@ from cuda_wheels.audit.wheelhouse import (
 from verify import package_index, registry
 from verify.package_index import PackageIndex
 from verify.registry import Registry
-from verify.web import Client
+from verify.web import Client, require_plain
 
 INDEX = "index.json"
 
@@ -68,6 +68,7 @@ def open_source(source: str) -> Source:
         return Registry.parse(source)
     if source.startswith(package_index.SCHEME):
         return PackageIndex.parse(source)
+    require_plain(source, None)
     return Tree(source.rstrip("/"))
 
 

@@ -71,13 +71,17 @@ class Answer:
             raise WheelhouseError(f"{self.address} is not JSON: {error}.") from None
 
 
-def require_plain(source: str, variables: Variables) -> None:
+def require_plain(source: str, variables: Variables | None) -> None:
     """Raises WheelhouseError for an address with a user or a password in it."""
     if "@" in urllib.parse.urlsplit(source).netloc:
         hidden = re.sub(r"//[^/\s]*@", "//***@", source)
+        instead = (
+            f"Leave them out, and set {variables.user} and {variables.password}."
+            if variables
+            else "This tool sends no password to such an address: fetch the folder by other means."
+        )
         raise WheelhouseError(
-            f"{hidden} has a user or password in it, which others would read. Leave them out, and "
-            f"set {variables.user} and {variables.password}."
+            f"{hidden} has a user or password in it, which others would read. {instead}"
         )
 
 

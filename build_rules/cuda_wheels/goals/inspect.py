@@ -41,9 +41,10 @@ class CudaInspectSubsystem(GoalSubsystem):
     format = EnumOption(
         default=InspectFormat.TEXT, help=softwrap("""Print a text for people, or JSON.""")
     )
-    paths = ArgsListOption(
+    # By this name the option's help, which Pants writes, tells how it is set.
+    args = ArgsListOption(
         example="dist/torch_scatter-2.1.2-cp312-cp312-manylinux_2_28_x86_64.whl",
-        tool_name="the wheels' paths",
+        tool_name="the inspection: the paths of wheels",
         passthrough=True,
     )
 
@@ -55,14 +56,14 @@ class CudaInspect(Goal):
 
 @goal_rule
 async def cuda_inspect(console: Console, options: CudaInspectSubsystem) -> CudaInspect:
-    if not options.paths:
+    if not options.args:
         console.print_stderr(
             "No wheel was named. Give the paths behind `--`: `./pants cuda-inspect -- PATH...`."
         )
         return CudaInspect(exit_code=1)
     # The host's probe also hands this session's index settings to the programs.
     await Get(Host)
-    paths = [os.path.join(get_buildroot(), os.path.expanduser(path)) for path in options.paths]
+    paths = [os.path.join(get_buildroot(), os.path.expanduser(path)) for path in options.args]
     results = await MultiGet(
         Get(
             FallibleProcessResult,

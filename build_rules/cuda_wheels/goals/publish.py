@@ -250,7 +250,12 @@ async def publish_wheelhouse(
         Get(EnvironmentVars, EnvironmentVarsRequest(one.variables)) for one in destinations
     )
     return PublishProcesses(
-        PublishPackages(names, _in_foreground(process, known), description=address)
+        PublishPackages(
+            names,
+            _in_foreground(process, known),
+            # Pants writes "published to" before it, whatever the process did.
+            description=f"{address}: not yet, this was a dry run" if options.dry_run else address,
+        )
         for address, process, known in zip(addresses, processes, variables)
     )
 

@@ -69,7 +69,9 @@ async def publish_image(
         input_digest=process.input_digest,
         append_only_caches=process.append_only_caches,
     )
-    return PublishProcesses([PublishPackages((path,), pushed, description=to)])
+    # Pants writes "published to" before it, whatever the process did.
+    where = f"{to}: not yet, this was a dry run" if options.dry_run else to
+    return PublishProcesses([PublishPackages((path,), pushed, description=where)])
 
 
 def rules():

@@ -133,6 +133,7 @@ def test_where_a_wheelhouse_goes(rule_runner: RuleRunner) -> None:
     assert [one.description for one in named] == ["file:///srv/a", "file:///srv/b"]
     (own,) = publish(rule_runner, "publish_to=['file:///srv/c']", option, "--cuda-publish-dry-run")
     assert own.names == (HOUSE,) and own.process is not None
+    assert "dry run" in (own.description or "")
     digest = own.process.process.input_digest
     contents = rule_runner.request(DigestContents, [digest])
     files = {file.path: file.content for file in contents}

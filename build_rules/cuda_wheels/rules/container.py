@@ -189,9 +189,10 @@ def name_problems(image: str, environment: str | None) -> tuple[str, ...]:
     """Why a name cannot be that of a toolchain image; empty if it can."""
     if image.endswith(f":{NOT_PINNED}"):
         return (
-            f"No toolchain image is pinned for the environment `{environment}`. Build one with "
-            f"`./pants package images:{environment}` and name it in `IMAGE_PINS` of "
-            "`images/pins.py`, or take those that were published: `./pants cuda-pin-images`.",
+            f"No toolchain image is pinned for the environment `{environment}` in `IMAGE_PINS` of "
+            f"`images/pins.py`. Build one with `./pants package images:{environment}` and pin it "
+            f"with `./pants cuda-pin-images --local images:{environment}`, or without `--local` "
+            "one that was published. docs/docker.md has the steps.",
         )
     if image.endswith(":latest"):
         return (

@@ -179,8 +179,13 @@ def narrowed_problems(
     found = tuple(narrowed)
     if not found:
         return ()
-    named = ", ".join(
-        f"{address} ({' '.join(made)} of {' '.join(promised)})" for address, promised, made in found
+    # Nearly always all of them alike.
+    alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for address, promised, made in found:
+        alike.setdefault((made, promised), []).append(str(address))
+    named = "; ".join(
+        f"{', '.join(addresses)} ({' '.join(made)} of {' '.join(promised)})"
+        for (made, promised), addresses in alike.items()
     )
     return (
         f"`[cuda-wheels].gpu_archs` narrows {named}, and a consumer takes a wheelhouse for all that "

@@ -116,6 +116,12 @@ def test_the_check_tells_all_faults_at_once(rule_runner: RuleRunner) -> None:
             ("--cuda-wheels-gpu-archs=9.0",),
             ("thing:one (9.0 of 8.0 9.0)", "allow_narrowed=True"),
         ),
+        (
+            ["thing:one", "thing:two"],
+            "",
+            ("--cuda-wheels-gpu-archs=9.0",),
+            ("narrows thing:one, thing:two (9.0 of 8.0 9.0), and",),
+        ),
     ]
     for wheels, more, options, words in cases:
         (problem,) = problems(rule_runner, wheels, more, options)
