@@ -78,7 +78,9 @@ def test_a_missing_image_is_not_resolved() -> None:
     ("image", "expected"),
     [
         pytest.param(
-            "cuda-wheels/amd64-cu130:not-pinned", "No toolchain image is pinned", id="pin"
+            "cuda-wheels/amd64-cu130:not-pinned",
+            "No toolchain image is pinned",
+            id="pin",
         ),
         pytest.param("team/amd64-cu130:latest", "may be another image tomorrow", id="latest"),
     ],

@@ -12,6 +12,7 @@ from pants.core.goals.package import BuiltPackage, BuiltPackageArtifact, Package
 from pants.core.util_rules.environments import (
     EnvironmentNameRequest,
     EnvironmentsSubsystem,
+    NoFallbackEnvironmentError,
 )
 from pants.engine.addresses import Address
 from pants.engine.environment import EnvironmentName
@@ -424,14 +425,30 @@ async def build_wheel_in_environment(
         return FallibleCudaWheel(
             request.field_set.address, failure=StageFailure("check", "\n".join(unknown))
         )
-    environment = await Get(
-        EnvironmentName,
-        EnvironmentNameRequest,
-        EnvironmentNameRequest.from_field_set(request.field_set),
-    )
+    try:
+        environment = await Get(
+            EnvironmentName,
+            EnvironmentNameRequest,
+            EnvironmentNameRequest.from_field_set(request.field_set),
+        )
+    except NoFallbackEnvironmentError:
+        return FallibleCudaWheel(
+            request.field_set.address,
+            failure=StageFailure("check", f"* {unusable_environment(request.field_set)}"),
+        )
     return await Get(
         FallibleCudaWheel,
         {CudaWheelRequest(request.field_set): CudaWheelRequest, environment: EnvironmentName},
+    )
+
+
+def unusable_environment(fields: CudaWheelFieldSet) -> str:
+    """Why Pants runs nothing in an environment on this machine, as far as it tells."""
+    return (
+        f"Nothing runs in the environment `{fields.environment.value}` on this machine: it is for "
+        "another platform than this one, or for a cluster that is not in use, and no other may "
+        f"stand in. Build `{fields.arch.value}` wheels on a machine of that architecture, with the "
+        "configuration (`PANTS_CONFIG_FILES`) whose `[environments-preview.names]` says where."
     )
 
 

@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 from pants.core.register import rules as core_rules
 from pants.core.util_rules import environments
-from pants.core.util_rules.environments import LocalEnvironmentTarget
+from pants.core.util_rules.environments import DockerEnvironmentTarget, LocalEnvironmentTarget
 from pants.engine.addresses import Address
 from pants.engine.platform import Platform
 from pants.testutil.rule_runner import QueryRule, RuleRunner
@@ -16,6 +16,7 @@ from pants.testutil.rule_runner import QueryRule, RuleRunner
 from cuda_wheels import register
 from cuda_wheels.field_sets import CudaWheelFieldSet
 from cuda_wheels.rules.wheel import (
+    PLATFORMS,
     CudaWheelInEnvironmentRequest,
     FallibleCudaWheel,
     platform_problem,
@@ -47,7 +48,11 @@ def rule_runner() -> RuleRunner:
             *register.rules(),
             QueryRule(FallibleCudaWheel, [CudaWheelInEnvironmentRequest]),
         ],
-        target_types=[*register.target_types(), LocalEnvironmentTarget],
+        target_types=[
+            *register.target_types(),
+            DockerEnvironmentTarget,
+            LocalEnvironmentTarget,
+        ],
         objects=dict(register.build_file_aliases().objects),
         inherent_environment=None,
     )
@@ -239,3 +244,17 @@ def test_a_wheel_is_compiled_natively(arch: str, platform: Platform, refused: bo
     assert bool(problems) == refused
     for problem in problems:
         assert "environments-preview" in problem and f"{arch}-cu130" in problem
+
+
+def test_an_image_of_another_platform_is_a_failure_of_its_wheel_alone(
+    rule_runner: RuleRunner,
+) -> None:
+    here = Platform.create_for_localhost().value
+    other = next(platform.value for platform in PLATFORMS.values() if platform.value != here)
+    error = _failure(
+        rule_runner,
+        wheel={"environment": '"elsewhere"'},
+        files={"images/BUILD": f'docker_environment(name="e", image="an:1", platform="{other}")'},
+        options=("--environments-preview-names={'elsewhere': 'images:e'}",),
+    )
+    assert "Nothing runs in the environment `elsewhere` on this machine" in error
