@@ -25,7 +25,12 @@ from benchmarks.comparison import (
 )
 from images.stand_in import CERTIFICATES, base_image
 from integration.checkout import FIXTURES, Checkout
-from integration.containers import IN_CONTAINER, remove_containers, toolchain_image
+from integration.containers import (
+    IN_CONTAINER,
+    remove_containers,
+    sandboxes,
+    toolchain_image,
+)
 from integration.recipes import address, comment_patch, recipe
 
 RUNS = 5
@@ -100,7 +105,7 @@ def main() -> None:
         subprocess.run(["docker", "volume", "rm", volume], check=True, stdout=subprocess.DEVNULL)
     with scratch_checkout() as checkout:
         image, built = our_image(checkout, daemon)
-        checkout.environment.update(IN_CONTAINER)
+        checkout.environment.update({**IN_CONTAINER, **sandboxes(checkout.root.parent)})
         for name in ("first", "second"):
             checkout.add_fixture("vecadd", recipe("vecadd")).rename(checkout.root / FIXTURES / name)
             patch = checkout.root / FIXTURES / name / "patches/0001-comment.patch"
@@ -114,7 +119,7 @@ def main() -> None:
         again = [seconds(lambda: package(checkout, address("second"))) for _ in range(RUNS)]
         checkout.stop_pantsd()
         size = daemon.images.get(image).attrs["Size"]
-        remove_containers(daemon, image)
+        remove_containers(daemon, checkout)
     start = seconds(lambda: subprocess.run(["docker", "run", "--rm", image, "true"], check=True))
     for number, steps in enumerate(theirs, 1):
         print(f"script, package {number}:", ", ".join(f"{k} {v:.1f} s" for k, v in steps.items()))

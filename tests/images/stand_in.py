@@ -8,6 +8,7 @@ by debootstrap, which takes root. It is made once and kept below `${XDG_CACHE_HO
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import io
 import json
@@ -38,6 +39,16 @@ CERTIFICATES = Path("etc/ssl/certs/ca-certificates.crt")
 def base_image(client: docker.DockerClient) -> str:
     """The name of the base, which is made and imported where it is missing."""
     name = f"{REPOSITORY}:{_identity()}"
+    cache = _cache()
+    cache.mkdir(parents=True, exist_ok=True)
+    # Several tests at once may want it.
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _import_missing(client, name)
+    return name
+
+
+def _import_missing(client: docker.DockerClient, name: str) -> None:
     try:
         client.images.get(name)
     except ImageNotFound:
@@ -49,7 +60,11 @@ def base_image(client: docker.DockerClient) -> str:
             tag=tag,
             changes=["ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
         )
-    return name
+
+
+def _cache() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "cuda-wheels-test-images"
 
 
 def empty_image(client: docker.DockerClient, arch: str) -> str:
@@ -93,11 +108,9 @@ def _identity() -> str:
 
 
 def _archive() -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    archive = cache / "cuda-wheels-test-images" / f"{SUITE}-{_identity()}.tar"
+    archive = _cache() / f"{SUITE}-{_identity()}.tar"
     if archive.exists():
         return archive
-    archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
         root = Path(scratch) / "root"
         _debootstrap(root)

@@ -61,10 +61,19 @@ def pin(checkout: Checkout, image: str) -> None:
     )
 
 
-def remove_containers(daemon: docker.DockerClient, image: str) -> None:
-    """Remove what the pantsd of a checkout leaves when it is killed."""
-    for container in daemon.containers.list(all=True, filters={"ancestor": image}):
-        container.remove(force=True)
+def sandboxes(root: Path) -> dict[str, str]:
+    """The variable that puts a checkout's sandboxes below `root`: its containers are known by them."""
+    place = root / "sandboxes"
+    place.mkdir(parents=True)
+    return {"PANTS_LOCAL_EXECUTION_ROOT_DIR": str(place)}
+
+
+def remove_containers(daemon: docker.DockerClient, checkout: Checkout) -> None:
+    """Remove what the pantsd of a checkout leaves when it is killed, and nobody else's."""
+    ours = checkout.environment["PANTS_LOCAL_EXECUTION_ROOT_DIR"]
+    for container in daemon.containers.list(all=True, ignore_removed=True):
+        if any(mount.get("Source", "").startswith(ours) for mount in container.attrs["Mounts"]):
+            container.remove(force=True)
 
 
 class SecondDaemon:

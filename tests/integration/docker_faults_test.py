@@ -20,6 +20,7 @@ from integration.containers import (
     SecondDaemon,
     answering_daemon,
     remove_containers,
+    sandboxes,
     toolchain_image,
 )
 from integration.recipes import address, comment_patch, recipe
@@ -36,7 +37,8 @@ def daemon() -> Iterator[docker.DockerClient]:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
-    with Checkout(tmp_path_factory.mktemp("faults") / "checkout", IN_CONTAINER) as checkout:
+    root = tmp_path_factory.mktemp("faults")
+    with Checkout(root / "checkout", {**IN_CONTAINER, **sandboxes(root)}) as checkout:
         checkout.add_fixture("vecadd", recipe("vecadd"))
         yield checkout
 
@@ -48,7 +50,7 @@ def image(daemon: docker.DockerClient, checkout: Checkout) -> Iterator[str]:
     assert _package(checkout).returncode == 0
     yield name
     checkout.stop_pantsd()
-    remove_containers(daemon, name)
+    remove_containers(daemon, checkout)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +115,7 @@ def test_an_image_that_is_deleted_under_a_live_daemon(
 ) -> None:
     _fresh(checkout)
     client = second.client()
-    remove_containers(client, image)
+    remove_containers(client, checkout)
     client.images.remove(image, force=True)
     assert f"The toolchain image {image} is not on this machine" in _failed(
         checkout, _package(checkout)
@@ -151,14 +153,14 @@ def test_a_daemon_that_is_stopped_while_it_compiles(
     _succeeds(checkout)
 
     # What is left over is named, with what removes it, and then nothing is.
+    _end_pantsd(checkout)
     shown = checkout.pants("cuda-doctor").stdout
-    stopped = second.client().containers.list(all=True, filters={"status": "exited"})
-    assert stopped
-    for container in stopped:
+    left = second.client().containers.list(all=True)
+    assert left
+    for container in left:
         command = f"docker rm -f {container.id[:12]}"
         assert command in shown
         subprocess.run(f"DOCKER_HOST={second.address} {command}", shell=True, check=True)
-    _end_pantsd(checkout)
     assert second.client().containers.list(all=True) == []
 
 
@@ -194,14 +196,17 @@ def test_two_builds_at_once(
     wheels: dict[int, bytes] = {}
 
     def build(number: int) -> None:
-        store = {"PANTS_LOCAL_STORE_DIR": str(tmp_path / f"store{number}"), **IN_CONTAINER}
-        with Checkout(tmp_path / f"checkout{number}", store) as one:
+        root = tmp_path / str(number)
+        own = {"PANTS_LOCAL_STORE_DIR": str(root / "store"), **IN_CONTAINER, **sandboxes(root)}
+        with Checkout(root / "checkout", own) as one:
             one.add_fixture("vecadd", recipe("vecadd"))
             one.write(PATCH, patch)
             one.write("images/pins.py", (checkout.root / "images/pins.py").read_text())
             runs[number] = _package(one)
             (wheel,) = one.wheels()
             wheels[number] = wheel.read_bytes()
+        # A pantsd that is killed leaves its container.
+        remove_containers(daemon, one)
 
     builds = [threading.Thread(target=build, args=(number,)) for number in (1, 2)]
     for one in builds:

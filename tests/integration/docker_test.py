@@ -19,6 +19,7 @@ from integration.containers import (
     answering_daemon,
     pin,
     remove_containers,
+    sandboxes,
     toolchain_image,
 )
 from integration.recipes import address, comment_patch, recipe
@@ -37,7 +38,8 @@ def daemon() -> Iterator[docker.DockerClient]:
 def checkout(
     daemon: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Checkout]:
-    with Checkout(tmp_path_factory.mktemp("docker") / "checkout") as checkout:
+    root = tmp_path_factory.mktemp("docker")
+    with Checkout(root / "checkout", sandboxes(root)) as checkout:
         checkout.add_fixture("vecadd", recipe("vecadd"))
         yield checkout
 
@@ -47,7 +49,7 @@ def image(daemon: docker.DockerClient, checkout: Checkout) -> Iterator[str]:
     name = toolchain_image(checkout, daemon)
     yield name
     checkout.stop_pantsd()
-    remove_containers(daemon, name)
+    remove_containers(daemon, checkout)
 
 
 def _change(checkout: Checkout) -> None:
