@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import json
 import os
 import subprocess
-import threading
 import venv
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from uv import find_uv_bin
@@ -25,6 +20,7 @@ from cuda_wheels.sandbox.publish_pypi import PackageIndex
 from cuda_wheels.sandbox.servers_testutil import oci_registry, package_index
 from verify import main as tool
 from verify.host import Host
+from verify.testutil import web_server
 
 TAGS = {"accel": "cpu", "cuda_arch": "", "python": "3.12"}
 ROW = "linux-amd64/cpu/torch2.11.0-cp312"
@@ -86,23 +82,6 @@ class Installer:
 @pytest.fixture(params=["pip", "uv"])
 def installer(request: pytest.FixtureRequest, tmp_path: Path) -> Installer:
     return Installer(str(request.param), tmp_path / "venv")
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *arguments: Any) -> None: ...
-
-
-@contextmanager
-def web_server(folder: Path) -> Iterator[str]:
-    handler = functools.partial(Quiet, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def complete(installer: Installer, requirements: Path, others: Path, *wheels: object) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import json
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ from cuda_wheels.audit import fake_wheelhouse as fake
 from verify import host as host_module
 from verify import main as tool
 from verify.host import Gpu, Host, parse_cuda, parse_driver, parse_query
+from verify.testutil import web_server
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 CPU = {"accel": "cpu", "cuda_arch": "", "python": PYTHON}
@@ -114,20 +112,10 @@ def test_check_of_a_whole_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert code == 1
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *arguments: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
-    handler = functools.partial(Quiet, directory=str(tmp_path / "tree"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as serving:
-        thread = threading.Thread(target=serving.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{serving.server_address[1]}"
-        serving.shutdown()
-        thread.join()
+    with web_server(tmp_path / "tree") as address:
+        yield address
 
 
 def publish(tree: Path, house: Path, **more: Any) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import zipfile
 from pathlib import Path
@@ -13,21 +11,12 @@ from typing import Any
 import pytest
 
 from cuda_wheels.audit import fake_wheelhouse as fake
+from verify.testutil import find_python
 
 # Where `./pants test` puts what `./pants package` makes.
 PEX = Path("verify.pex")
 TORCH = "__version__ = '2.11.0+cpu'\nclass version: cuda = None\n"
 TORCH += "class cuda: is_available = staticmethod(lambda: False)\n"
-
-
-def find_python(version: str) -> str | None:
-    """A Python of this version that runs: pyenv's stand-ins for others on the PATH do not."""
-    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv", "versions")
-    named = shutil.which(f"python{version}")
-    for python in (*([named] if named else []), *map(str, pyenv.glob(f"{version}.*/bin/python"))):
-        if subprocess.run([python, "-V"], capture_output=True, check=False).returncode == 0:
-            return python
-    return None
 
 
 def run(python: Path, *arguments: object) -> tuple[int, dict[str, Any]]:

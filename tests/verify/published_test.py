@@ -31,6 +31,7 @@ from verify import main as tool
 from verify.host import Host
 from verify.package_index import links
 from verify.registry import MANIFEST_TYPE, next_page
+from verify.testutil import find_python
 from verify.web import Answer
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -360,18 +361,8 @@ def test_addresses_that_are_none(
 
 
 def test_the_oldest_python_reads_them_too(tmp_path: Path, server: Server, kind: str) -> None:
-    python = next(
-        (
-            str(path)
-            for path in [
-                *Path.home().glob(".pyenv/versions/3.9.*/bin/python3.9"),
-                Path("/usr/bin/python3.9"),
-            ]
-            if path.is_file()
-        ),
-        shutil.which("python3.9"),
-    )
-    if python is None or subprocess.run([python, "--version"], check=False).returncode:
+    python = find_python("3.9")
+    if python is None:
         pytest.skip("there is no Python 3.9 here")
     publish(server, kind, house(tmp_path), "2026.11.30")
     roots = [Path(tool.__file__).parents[1], Path(fake.__file__).parents[2]]
