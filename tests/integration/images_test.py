@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import os
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +12,11 @@ from typing import Any
 
 import docker
 import pytest
-from docker.errors import DockerException
 
 from cuda_wheels.sandbox.servers_testutil import oci_registry
 from images.stand_in import base_image
 from integration.checkout import Checkout, Run
+from integration.containers import answering_daemon
 
 # Small, and locked like a build environment.
 BAKED = "3rdparty/python/wheelhouse-tools.txt"
@@ -25,18 +25,8 @@ IMAGE = "tests/fixtures/image:amd64-baked"
 
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[docker.DockerClient]:
-    """The Docker daemon. `.ci/run` has one; elsewhere these tests are left out without it."""
-    try:
-        client = docker.from_env()
-        client.ping()
-    except DockerException as error:
-        if os.environ.get("CUDA_WHEELS_DOCKER_TESTS") == "required":
-            raise
-        pytest.skip(f"no Docker daemon answers: {error}")
-    if os.geteuid():
-        pytest.skip("the stand-in image is made by debootstrap, which takes root")
-    yield client
-    client.close()
+    with contextlib.closing(answering_daemon()) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
