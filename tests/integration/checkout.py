@@ -136,9 +136,12 @@ class Checkout:
     def __exit__(self, *exception: object) -> None:
         self.stop_pantsd()
 
-    def add_fixture(self, name: str, build_file: str) -> Path:
-        """Copy a package of `tests/fixtures` into the build root, with a BUILD file."""
-        target = self.root / FIXTURES / name
+    def add_fixture(self, name: str, build_file: str, directory: str | None = None) -> Path:
+        """Copy a package of `tests/fixtures` into the build root, with a BUILD file.
+
+        `directory` is its name there, where it is another.
+        """
+        target = self.root / FIXTURES / (directory or name)
         shutil.copytree(FIXTURES / name, target, ignore=shutil.ignore_patterns("BUILD"))
         (target / "BUILD").write_text(build_file)
         return target
