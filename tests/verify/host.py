@@ -19,6 +19,9 @@ from cuda_wheels.tables.rows import version_key
 _TIMEOUT_S = 60
 
 
+UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True)
 class Gpu:
     """One GPU; `capability` is written `9.0`, None where the driver does not tell."""
@@ -32,8 +35,8 @@ class Host:
     """A host as it was read, or as a test records it. What is not known is None.
 
     `cuda` is the newest CUDA that the driver runs, `12.4`. `glibc` is None for another C library.
-    `python` is the version that wheels would be installed for, `3.12`. `disk_free_gb` is where
-    they would be installed. `cache` is the folder where the driver keeps what it compiled from
+    `python` is the version that wheels would be installed for, `3.12`, or `UNKNOWN`.
+    `disk_free_gb` is where they would be installed. `cache` is the folder where the driver keeps what it compiled from
     PTX, and `cache_writable` whether it can.
     """
 
@@ -160,7 +163,7 @@ def _glibc() -> str | None:
 
 def _python_version(python: Path) -> str:
     text = _output([str(python), "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
-    return text.strip() or "unknown"
+    return text.strip() or UNKNOWN
 
 
 def _existing(path: Path) -> Path:

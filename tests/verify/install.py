@@ -52,11 +52,13 @@ class _Steps:
         self.lines.append(Line(subject, check, FAILED, detail))
         return _Failed()
 
-    def pip(self, environment: Environment, what: str, arguments: list[str]) -> None:
+    def pip(
+        self, environment: Environment, what: str, arguments: list[str], advice: str = ""
+    ) -> None:
         ended = run(environment, [*_PIP, *arguments], TIMEOUT_S)
         if ended.returncode != 0:
-            tail = "\n".join(ended.output.strip().splitlines()[-12:])
-            raise self.failed(what, "pip install", tail or ended.reason)
+            tail = "\n".join(ended.output.strip().splitlines()[-12:]) or ended.reason
+            raise self.failed(what, "pip install", f"{tail}\n{advice}".strip())
         self.passed(what, "pip install")
 
 
@@ -72,7 +74,10 @@ def install_venv(
         tags = _checked(steps, wheelhouse, sums)
         environment = _new_venv(steps, venv, python)
         index = origins.torch_index or torch_index(tags.accel)
-        steps.pip(environment, "torch", [*origins.options(index), f"torch=={tags.torch}"])
+        # An index that was named may have a password in its address.
+        asked = origins.find_links or ("`--torch-index`" if origins.torch_index else index)
+        advice = f"It was asked of {asked}. `--torch-index` and `--find-links` name another place."
+        steps.pip(environment, "torch", [*origins.options(index), f"torch=={tags.torch}"], advice)
         torch = installed(environment).get("torch")
         _right_torch(steps, tags, torch)
         requirements = wheelhouse / REQUIREMENTS

@@ -23,7 +23,7 @@ from cuda_wheels.audit.wheelhouse import TAGS, Summary, WheelhouseError, read_su
 from verify import stages
 from verify.environment import Environment, torch_facts
 from verify.fit import DISK_NEEDED_GB, Choice, detailed, fit, select
-from verify.host import Gpu, read_host
+from verify.host import UNKNOWN, Gpu, read_host
 from verify.install import Origins, install_beside, install_venv
 from verify.record import read_record, record
 from verify.report import (
@@ -138,6 +138,9 @@ class _Run:
         self.python = self._interpreter()
         at = getattr(arguments, "venv", None) or Path.cwd()
         self.host = read_host(self.python, at)
+        if self.host.python == UNKNOWN:
+            # A version manager's stand-in, or a venv whose Python is gone.
+            raise _Usage(f"{self.python} does not run as a Python. Name one with `--python`.")
         if getattr(arguments, "gpu", None):
             gpus = tuple(Gpu("chosen by --gpu", capability) for capability in arguments.gpu)
             self.host = replace(self.host, gpus=gpus)

@@ -285,3 +285,23 @@ def test_this_host_can_be_read(tmp_path: Path) -> None:
     found = host_module.read_host(Path(sys.executable), tmp_path / "not/there/yet")
     assert (found.system, found.python) == ("Linux", PYTHON)
     assert found.disk_free_gb is not None
+
+
+def test_a_program_that_is_no_python(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool, "read_host", host_module.read_host)
+    stand_in = tmp_path / "python3.12"
+    stand_in.write_text("#!/bin/sh\necho 'command not found' >&2\nexit 127\n")
+    stand_in.chmod(0o755)
+    assert tool.main(["doctor", "--python", str(stand_in)]) == 2
+    assert "does not run as a Python" in capsys.readouterr().err
+
+
+def test_a_torch_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    house, empty = cpu_house(tmp_path / "tree"), tmp_path / "empty"
+    empty.mkdir()
+    code, found = run(capsys, "install", house, "--venv", tmp_path / "venv", "--find-links", empty)
+    last = found["stages"][-1]["lines"][-1]
+    assert (code, last["subject"]) == (1, "torch")
+    assert f"asked of {empty}. `--torch-index`" in last["detail"]
