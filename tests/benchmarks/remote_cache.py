@@ -14,23 +14,22 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from benchmarks.comparison import ROW, package, report, scratch, seconds
+from benchmarks.comparison import package, report, scratch, seconds
 from integration import cluster
 from integration.checkout import Checkout
 from integration.cluster import READERS, WRITERS, Cluster
-from integration.recipes import address, comment_patch, recipe
+from integration.recipes import address, recipe
 from integration.remote_execution_test import AMD64, PINS
 
-PACKAGES = ("alpha", "beta")
 HOUSE = f"""
 cuda_wheelhouse(
     name="house",
-    wheels={[address(name) for name in PACKAGES]!r},
+    wheels=["{address("vecadd")}"],
     requirements="3rdparty/python/pypi.txt",
     arch="amd64",
     accel="cu130",
     torch="2.11.0",
-    cuda_arch=["9.0"],
+    cuda_arch="8.0 8.6 8.9 9.0 10.0 10.3 12.0".split(),
     allow_narrowed=True,
 )
 """
@@ -71,10 +70,7 @@ def _checkout(folder: Path, environment: dict[str, str]) -> Checkout:
         "PANTS_LOCAL_STORE_DIR": str(folder / "store"),
     }
     checkout = Checkout(folder / "checkout", {**caches, **environment})
-    for name in PACKAGES:
-        target = checkout.add_fixture("vecadd", recipe("vecadd", more=f'output_path="{name}"'))
-        target.rename(target.with_name(name))
-        checkout.write(f"tests/fixtures/{name}/patches/0001.patch", comment_patch(name))
+    checkout.add_fixture("vecadd", recipe("vecadd"))
     checkout.write("house/BUILD", HOUSE)
     return checkout
 
@@ -112,7 +108,7 @@ def _execution(folder: Path) -> None:
                 [
                     str(checkout.root / "pants"),
                     *("--no-dynamic-ui", "--level=debug", "--cuda-wheels-gpu-archs=9.0"),
-                    *("package", f"tests/fixtures/alpha:{ROW}"),
+                    *("package", address("vecadd")),
                 ],
                 cwd=checkout.root,
                 env=checkout._environment({}),

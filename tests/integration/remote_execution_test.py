@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from integration import cluster
 from integration.checkout import Checkout, Run
 from integration.cluster import Cluster
-from integration.recipes import address, recipe
+from integration.recipes import address, comment_patch, recipe
 
 LACKS = cluster.missing()
 pytestmark = pytest.mark.skipif(LACKS is not None, reason=str(LACKS))
@@ -72,6 +73,37 @@ def test_a_wheel_is_built_on_the_worker_of_its_row(server: Cluster, checkout: Ch
     (wheel,) = checkout.wheels()
     largest = max(path.stat().st_size for path in server.blobs().values())
     assert largest <= wheel.stat().st_size
+
+
+def test_another_machine_gets_what_the_cluster_has(
+    tmp_path: Path, server: Cluster, checkout: Checkout
+) -> None:
+    (wheel,) = checkout.wheels()
+    content = wheel.read_bytes()
+    wheel.unlink()
+    before = [work.program for work in server.work() if work.program]
+    run = _package(checkout, address("vecadd"), PANTS_LOCAL_STORE_DIR=str(tmp_path / "store"))
+    assert run.returncode == 0, "\n" + run.output
+    assert run.counters["remote_cache_requests_cached"] == len(STAGES)
+    # The look at the toolchain is taken in every session anew.
+    assert [work.program for work in server.work() if work.program] == [*before, "probe"]
+    assert wheel.read_bytes() == content
+
+
+def test_a_wheel_is_compiled_against_that_of_another_worker(
+    server: Cluster, checkout: Checkout
+) -> None:
+    server.workers["amd64"].service.stop()
+    another = server.add_worker("another", Arch="amd64", toolchain=AMD64)
+    fields = f'output_path="gamma", build_requires={["tests/fixtures/vecadd"]}'
+    directory = checkout.add_fixture("vecadd", recipe("vecadd", more=fields), "gamma")
+    # Another tree than that of vecadd, which the cluster has a wheel of.
+    (directory / "patches").mkdir()
+    (directory / "patches/0001-comment.patch").write_text(comment_patch("gamma"))
+    run = _package(checkout, address("gamma"))
+    assert run.returncode == 0, "\n" + run.output
+    assert [work.program for work in another.work if work.program][-3:] == STAGES
+    assert len([work for work in another.work if work.program == "compile"]) == 1
 
 
 def test_a_row_of_another_architecture_goes_to_its_worker_alone(
