@@ -304,11 +304,8 @@ class Cluster:
         for service in reversed(self._services):
             service.stop(signal.SIGINT)
 
-    def start_server(self, *, largest_kb: int | None = None) -> None:
-        """Start the server; with `largest_kb` its disk takes no larger file."""
+    def start_server(self) -> None:
         argv = [str(self._venv / "bin/bgd"), "server", "start", str(self.root / "buildgrid.yml")]
-        if largest_kb is not None:
-            argv = ["/bin/bash", "-c", f'ulimit -f {largest_kb}; exec "$@"', "-", *argv]
         server = self._server = Service(argv, self.root / f"server-{time.monotonic_ns()}.log")
         server.start()
         wait_for(lambda: listens(self.port) or server.died(), f"{argv} listens")

@@ -166,29 +166,3 @@ def test_a_server_that_is_away_costs_a_build(
     assert STAGES[0] in run.completed
     assert "Failed to read from remote cache" in run.output
     assert _wheel(checkout) == wheel
-
-
-def test_a_full_store_keeps_nothing_of_a_wheel(
-    tmp_path: Path, server: Cluster, checkout: Checkout, wheel: bytes
-) -> None:
-    patch = f"{PACKAGE}/patches/0001-comment.patch"
-    written = checkout.write(patch, comment_patch(f"on a full store {uuid.uuid4()}"))
-    before = {path.stat().st_size for path in server.blobs().values()}
-    server.stop_server()
-    server.start_server(largest_kb=len(wheel) // 1024 - 8)
-    try:
-        env = cluster.client(server, WRITERS)
-        first = _package(checkout, env, _empty_store(tmp_path / "one"), MAY_WRITE)
-        built = _wheel(checkout)
-        second = _package(checkout, env, _empty_store(tmp_path / "two"))
-    finally:
-        written.unlink()
-        server.stop_server()
-        server.start_server()
-    assert "Failed to write to remote cache" in first.output
-    assert {path.stat().st_size for path in server.blobs().values()} - before <= set(
-        range(len(wheel) - 8192)
-    )
-    # What did not fit was not taken for a result.
-    assert STAGES[0] in second.completed
-    assert _wheel(checkout) == built
