@@ -143,7 +143,9 @@ def test_a_daemon_that_is_stopped_while_it_compiles(
     finally:
         second.stop()
         building.join()
-    assert "The Docker daemon went away" in _failed(checkout, runs[0])
+    # Which of them is seen first is up to the daemon, which ends its containers and then itself.
+    message = _failed(checkout, runs[0])
+    assert any(text in message for text in STOPPED), message
     assert "No Docker daemon listens at" in _failed(checkout, _package(checkout))
 
     second.start()
@@ -164,6 +166,12 @@ def test_a_daemon_that_is_stopped_while_it_compiles(
     assert second.client().containers.list(all=True) == []
 
 
+STOPPED = (
+    "The Docker daemon went away",
+    "container has stopped",
+    "Docker did not run the step",
+    "The step was killed (exit code 137)",
+)
 SLOW = """\
 Reason: a test that needs time.
 --- a/setup.py

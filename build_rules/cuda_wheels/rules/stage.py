@@ -19,6 +19,8 @@ _NO_DIRECTORY = re.compile(
 
 # The exit code that Pants gives a process which it ended for its `timeout_seconds`.
 _TIMEOUT_EXIT_CODE = -15
+# SIGKILL, as Pants and as a container's shell tell of it.
+_KILLED_EXIT_CODES = (-9, 137)
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,11 @@ def program_failure(
             "in the compiler cache: the same command resumes. Raise the target's `timeout` field "
             f"if it needs longer.\n{message}"
         ).strip()
+    if not message and result.exit_code in _KILLED_EXIT_CODES:
+        message = (
+            f"The step was killed (exit code {result.exit_code}): its container was stopped, Docker "
+            "with it, or there was no memory left. What was compiled is in the compiler's cache."
+        )
     return StageFailure(
         stage, message or f"The step ended with exit code {result.exit_code} and said nothing."
     )

@@ -43,3 +43,10 @@ def test_a_step_that_took_too_long_names_the_field_to_raise() -> None:
     assert failure is not None
     for part in ("`timeout` of 60 seconds", "Raise the target's `timeout` field", "last words"):
         assert part in failure.message
+
+
+@pytest.mark.parametrize("exit_code", [-9, 137])
+def test_a_killed_step_names_what_kills(exit_code: int) -> None:
+    failure = program_failure("compile", result(exit_code))
+    assert failure is not None
+    assert f"was killed (exit code {exit_code}): its container was stopped" in failure.message
