@@ -1,6 +1,6 @@
 """Two packages in a toolchain image, against what a script does for each: container, toolchain, venv.
 
-The script's way, as the requirements describe it: every call starts a container of the base image and installs the
+The way of Pointcept's `build_wheels.sh`: every call starts a container of the base image and installs the
 compilers; a volume keeps the virtual environment with torch. Ours: an image, made once, and one container for all calls.
 The base is the stand-in on Debian 11. The packages are vecadd, and vecadd with one more comment.
 """
