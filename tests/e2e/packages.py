@@ -9,6 +9,7 @@ in `dist/e2e` afterwards.
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import sys
 import tempfile
@@ -21,13 +22,14 @@ GPU_ARCH = "9.0"
 EVERY_SESSION = "Look at the toolchain"
 OUT = Path("dist/e2e")
 
-# A comment in a file of the wheel, so that every stage after it has something new to do.
+# A comment in a file of the wheel, so that every stage after it has something new to do; another one
+# in each run, since this machine's caches know those of earlier runs.
 PATCH = """\
 Reason: an end-to-end test of what is rebuilt.
 --- a/{module}/__init__.py
 +++ b/{module}/__init__.py
 @@ -1,2 +1,3 @@
-+# a change
++# change {token}
  import importlib
  {second}
 """
@@ -62,7 +64,7 @@ def touch(checkout: Checkout, package: str) -> None:
     module = package.replace("-", "_")
     checkout.write(
         f"packages/{package}/patches/9999-change.patch",
-        PATCH.format(module=module, second=SECOND_LINES[package]),
+        PATCH.format(module=module, second=SECOND_LINES[package], token=secrets.token_hex(8)),
     )
 
 
