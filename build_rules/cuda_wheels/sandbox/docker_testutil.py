@@ -9,7 +9,9 @@ import socket
 import subprocess
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,10 @@ import pytest
 
 from cuda_wheels.sandbox.program import ProgramError
 
-LABEL = "cuda-wheels.test"
-"""A label of all images that tests build for themselves."""
+LABEL = f"cuda-wheels.test={uuid.uuid4().hex}"
+"""A label of all images that the tests of this process build: others build theirs on the same daemon."""
+
+TIMEOUT_S = 600  # for one answer of a daemon whose machine is busy
 
 
 def told(action: Callable[[], Any]) -> str:
@@ -34,21 +38,34 @@ def told(action: Callable[[], Any]) -> str:
 def docker_client() -> Iterator[Any]:
     """A client of the daemon; skips the test where none answers, unless `.ci/run` says it must."""
     try:
-        client = docker.from_env()
+        client = docker.from_env(timeout=TIMEOUT_S)
         client.ping()
     except (docker.errors.DockerException, OSError) as error:
         if os.environ.get("CUDA_WHEELS_DOCKER_TESTS") == "required":
             raise
         pytest.skip(f"no Docker daemon answers here (`apt-get install docker.io`): {error}")
-    before = {image.id for image in client.images.list(all=True)}
     try:
         yield client
     finally:
-        for image in client.images.list(filters={"label": LABEL}):
-            if image.id not in before:
-                with contextlib.suppress(docker.errors.ImageNotFound):
-                    client.images.remove(image.id, force=True)
+        _remove_images(client)
         client.close()
+
+
+def _remove_images(client: Any) -> None:
+    """Remove the images with LABEL. One that another is built on can only be removed after that."""
+    while images := client.api.images(filters={"label": LABEL}):
+        refused = []
+        for image in images:
+            try:
+                client.api.remove_image(image["Id"], force=True)
+            except docker.errors.NotFound:
+                continue
+            except docker.errors.APIError as error:
+                if error.status_code != HTTPStatus.CONFLICT:
+                    raise
+                refused.append(error)
+        if len(refused) == len(images):
+            raise refused[0]
 
 
 class PrivateDaemon:
