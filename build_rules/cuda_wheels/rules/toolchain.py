@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping
 
 from pants.engine.env_vars import EnvironmentVars, EnvironmentVarsRequest
@@ -64,11 +64,16 @@ class Host:
 
 @dataclass(frozen=True)
 class Compiler:
-    """A host compiler; `sha256` is over the driver and the programs that it runs."""
+    """A host compiler; `sha256` is over the driver and the programs that it runs.
+
+    `links_cxx`: it links the library of C++. Where it does not nothing is compiled, so the
+    toolchain's identity, which the other three are in, goes without.
+    """
 
     path: str
     version: str
     sha256: str
+    links_cxx: bool = field(default=True, repr=False)
 
 
 @dataclass(frozen=True)
@@ -127,7 +132,10 @@ def parse_probe(facts: Mapping[str, Any], cuda_home: str | None) -> ProbeResult:
 
     def compiler(name: str) -> Compiler | None:
         found = facts[name]
-        return Compiler(found["path"], found["version"], found["sha256"]) if found else None
+        if not found:
+            return None
+        links_cxx = found.get("links_cxx", True)
+        return Compiler(found["path"], found["version"], found["sha256"], links_cxx)
 
     home = facts["cuda_home"]
     image = facts.get("image")
@@ -234,6 +242,7 @@ def host_problems(host: Host, row: Row) -> tuple[str, ...]:
             _missing_compiler(host.gcc, "C compiler", "gcc", "c_compiler"),
             _missing_compiler(host.gxx, "C++ compiler", "g++", "cxx_compiler"),
             host.gxx and gcc_problem(row.accel, host.gxx.version),
+            host.gxx and _no_cxx_problem(host.gxx),
             _missing_git(host),
             _nvcc_problem(host, row),
         )
@@ -286,6 +295,16 @@ def _missing_compiler(found: Compiler | None, what: str, package: str, option: s
     return (
         f"`[cuda-wheels].{option}` (by default `{package}`) names no {what} that is there and "
         f"runs. Install it (`apt-get install {package}`), or name another one there."
+    )
+
+
+def _no_cxx_problem(found: Compiler) -> str | None:
+    if found.links_cxx:
+        return None
+    name = os.path.basename(found.path)
+    return (
+        f"`[cuda-wheels].cxx_compiler` leads to {found.path}, which does not link the library of C++: "
+        f"it is a C compiler. Name the C++ compiler, for instance `{name.replace('gcc', 'g++')}`."
     )
 
 

@@ -64,6 +64,23 @@ def test_a_gcc_that_nvcc_refuses_is_named(version: str) -> None:
     assert version in problem and "cu130" in problem and "cxx_compiler" in problem
 
 
+def test_a_c_compiler_in_place_of_a_cxx_compiler_is_refused_with_all_else() -> None:
+    c_compiler = Compiler("/opt/bin/gcc-16", "16.1.0", "bb", links_cxx=False)
+    host = dataclasses.replace(HOST, gxx=c_compiler, git=None)
+    _, problem, _ = host_problems(host, ROW)
+    assert "`[cuda-wheels].cxx_compiler` leads to /opt/bin/gcc-16" in problem
+    assert "for instance `g++-16`" in problem
+
+
+def test_whether_a_compiler_links_cxx_is_in_no_identity() -> None:
+    found = [
+        parse_probe(_probe_document(gxx={**_COMPILER, **links}), None).host
+        for links in ({}, {"links_cxx": True}, {"links_cxx": False})
+    ]
+    assert [host.gxx and host.gxx.links_cxx for host in found] == [True, True, False]
+    assert len({host.toolchain_identity for host in found}) == 1
+
+
 def test_a_toolkit_of_another_cuda_is_refused() -> None:
     host = dataclasses.replace(HOST, cuda_home=CudaHome("/opt/cuda", "12.8.93", "cc"))
     (problem,) = host_problems(host, ROW)
@@ -111,14 +128,16 @@ def test_the_toolchain_is_in_its_identity(change: dict) -> None:
     assert other.toolchain_identity != HOST.toolchain_identity
 
 
+_COMPILER = {"path": "/usr/bin/gcc", "version": "12.2.0", "sha256": "aa"}
+
+
 def _probe_document(**changes: object) -> dict:
-    compiler = {"path": "/usr/bin/gcc", "version": "12.2.0", "sha256": "aa"}
     return {
         "machine": "x86_64",
         "glibc": "2.36",
         "python": {"version": "3.12.1", "include_ok": True, "venv_ok": True},
-        "gcc": compiler,
-        "gxx": compiler,
+        "gcc": _COMPILER,
+        "gxx": _COMPILER,
         "git": {"path": "/usr/bin/git", "version": "2.39.5"},
         "disk_free_gb": 80.0,
         "environments": [],

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from cuda_wheels.sandbox import compiler, environment, extensions, shims, toolchain
+from cuda_wheels.sandbox import compiler, cuda_toolkit, extensions, shims, toolchain
 from cuda_wheels.sandbox.namespace import Isolation
 from cuda_wheels.sandbox.request import Request
 
@@ -118,7 +118,7 @@ class Build:
 
     def _environment(self, isolation: Isolation, cuda_home: Path | None) -> dict[str, str]:
         request = self.request
-        compilers = environment.cuda_digest(self.real_cuda) if self.real_cuda else ""
+        compilers = cuda_toolkit.cuda_digest(self.real_cuda) if self.real_cuda else ""
         path = [self.work / "tools/bin", self.work / "overlay/bin", self.env / "bin"]
         path += [Path(request.gcc).parent, Path("/usr/bin"), Path("/bin")]
         env = {

@@ -92,7 +92,7 @@ def main(data: dict[str, Any]) -> None:
     log = Log(request.cache / "logs" / request.log, Path("build.log"))
     title = f"{request.distribution} {request.version} for {request.variant}"
     try:
-        with _interruptible():
+        with interruptible():
             _build(request, log, title, FIXED)
     except ProgramError as error:
         log.write(str(error))
@@ -110,41 +110,24 @@ def _build(request: Request, log: Log, title: str, fixed: Path) -> None:
     plan = plan_jobs(concurrency(sys.argv), request.memory_per_job_gb, machine.read_memory())
     log.write(f"== {title}, {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}")
     log.write(f"{request.distribution}: {plan}")
-    bootstrap = environment.ensure_bootstrap(request.cache, request.bootstrap_lock)
     log.write(f"Build environment from {request.build_lock.name}")
-    env = environment.ensure_environment(
-        request.cache, request.build_lock, bootstrap=bootstrap, kind="envs"
-    )
-    _warm_up(env, request, log)
-    real_cuda = request.cuda_home or (env / "cuda" if (env / "cuda").exists() else None)
-    toolchain.check(toolchain.Toolchain(request.gcc, request.gxx, real_cuda))
-    # Beside the working directory's other files: a rename into place needs one file system.
-    scratch = Path(tempfile.mkdtemp(prefix=".compile-", dir=Path.cwd()))
-    statistics = scratch / "ccache.log"
-    try:
-        layout = namespace.Layout(
-            work=scratch / "work",
-            read_only={"env": env, **({"toolkit": request.cuda_home} if request.cuda_home else {})},
-            fixed=fixed,
-        )
-        inside = Build(
-            request, fixed, plan.jobs, bootstrap, real_cuda, scratch / "dist", statistics
-        )
+    with prepared(request, plan.jobs, fixed, log) as (inside, layout):
         outcome = _run_logged(inside, layout, log)
         if outcome.returncode != 0:
-            why = failure.hint(outcome.returncode, log.lines, plan, [scratch, request.cache])
+            places = [inside.staging.parent, request.cache]
+            why = failure.hint(outcome.returncode, log.lines, plan, places)
             raise ProgramError(
                 failure.describe(log.lines, log.path, why, f"{title}: the build failed.")
             )
-        wheel = _only_wheel(scratch / "dist", log, title)
+        wheel = _only_wheel(inside.staging, log, title)
         request.out.mkdir(parents=True, exist_ok=True)
         os.replace(wheel, request.out / wheel.name)
-        counts = read_statistics(statistics)
+        counts = read_statistics(inside.statistics)
         facts = {
             "network": outcome.isolation.network,
             "build_path": outcome.isolation.build_path,
             "gcc": toolchain.gcc_version(request.gcc),
-            "nvcc": toolchain.nvcc_version(real_cuda),
+            "nvcc": toolchain.nvcc_version(inside.real_cuda),
             "jobs": plan.jobs,
             "ccache": counts,
         }
@@ -153,6 +136,33 @@ def _build(request: Request, log: Log, title: str, fixed: Path) -> None:
             f"{wheel.name}: {time.monotonic() - started:.0f} s, ccache {counts['hits']} hits "
             f"and {counts['misses']} misses"
         )
+
+
+@contextlib.contextmanager
+def prepared(
+    request: Request, jobs: int, fixed: Path, log: Log
+) -> Iterator[tuple[Build, namespace.Layout]]:
+    """What is to run shut in, and where its files lie; both are gone afterwards.
+
+    Raises ProgramError where the build environment or a compiler will not do.
+    """
+    bootstrap = environment.ensure_bootstrap(request.cache, request.bootstrap_lock)
+    env = environment.ensure_environment(
+        request.cache, request.build_lock, bootstrap=bootstrap, kind="envs"
+    )
+    _warm_up(env, request, log)
+    real_cuda = request.cuda_home or (env / "cuda" if (env / "cuda").exists() else None)
+    toolchain.check(toolchain.Toolchain(request.gcc, request.gxx, real_cuda))
+    # Beside the working directory's other files: a rename into place needs one file system.
+    scratch = Path(tempfile.mkdtemp(prefix=".compile-", dir=Path.cwd()))
+    try:
+        layout = namespace.Layout(
+            work=scratch / "work",
+            read_only={"env": env, **({"toolkit": request.cuda_home} if request.cuda_home else {})},
+            fixed=fixed,
+        )
+        staging, statistics = scratch / "dist", scratch / "ccache.log"
+        yield Build(request, fixed, jobs, bootstrap, real_cuda, staging, statistics), layout
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -244,7 +254,7 @@ def _explained(error: OSError, request: Request, log: Log) -> ProgramError:
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """Turn the first SIGTERM or SIGINT into an exception, so that everything is cleaned up."""
 
     def handle(number: int, frame: FrameType | None) -> None:

@@ -26,8 +26,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from cuda_wheels.sandbox import session_settings
+from cuda_wheels.sandbox import cuda_toolkit, session_settings
 from cuda_wheels.sandbox.mirrors import mirrored
 from cuda_wheels.sandbox.program import ProgramError, is_disk_full
 
@@ -36,9 +37,6 @@ BAKED = Path("/opt/cuda-wheels")
 
 COMPLETE = ".complete"
 """Written as the last file of an environment, before it gets its name."""
-
-CUDA_TOOLS = ("bin/nvcc", "bin/cudafe++", "bin/ptxas", "bin/fatbinary", "nvvm/bin/cicc")
-TARGET_DIRECTORIES = {"x86_64": "x86_64-linux", "aarch64": "sbsa-linux"}
 
 NO_INDEX = (
     "[python-repos].indexes is empty. Name an index there, or put the file where "
@@ -162,7 +160,7 @@ def _torch_indexes(data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def hide_credentials(text: str) -> str:
     """The text with the user part of every address replaced."""
-    return re.sub(r"(\w://)[^/\s@]+@", r"\1***@", text)
+    return _USER.sub(r"\1***@", text)
 
 
 @contextlib.contextmanager
@@ -217,9 +215,8 @@ def ensure_bootstrap(cache: Path, lock: Path) -> Path:
             )
         command = [str(path / "bin/python"), "-m", "pip", "install", "--no-deps", "--quiet"]
         command += ["--only-binary=:all:", "--require-hashes", "--no-compile", "--no-cache-dir"]
-        installed = _run([*command, *settings.pip_flags(), "-r", str(Path(lock).absolute())], env)
-        if installed.returncode:
-            raise install_error("pip", lock, path, settings, installed.stdout)
+        command += [*settings.pip_flags(), "-r", str(Path(lock).absolute())]
+        run_installer("pip", command, lock, path, settings, env)
 
     return _ensure(cache, environment_path(cache, lock, "tools"), make)
 
@@ -242,12 +239,9 @@ def ensure_environment(cache: Path, lock: Path, *, bootstrap: Path, kind: str) -
         command = [uv, "pip", "sync", "--require-hashes", "--python", str(path / "bin/python")]
         command += ["--only-binary", ":all:"]
         requirements = Path(lock).read_text(encoding="utf-8")
-        flags = settings.uv_flags(requirements)
-        synced = _run([*command, *flags, str(Path(lock).absolute())], env)
-        if synced.returncode:
-            note = settings.torch_note(requirements)
-            raise install_error("uv", lock, path, settings, synced.stdout, note)
-        make_cuda_home(path)
+        command += [*settings.uv_flags(requirements), str(Path(lock).absolute())]
+        run_installer("uv", command, lock, path, settings, env, requirements)
+        cuda_toolkit.make_cuda_home(path)
 
     return _ensure(cache, environment_path(cache, lock, kind), make)
 
@@ -267,56 +261,6 @@ def reexec_in_tools(cache: Path, bootstrap_lock: Path, tools_lock: Path) -> None
     sys.stdout.flush()
     env = {**os.environ, **dict(load_settings(cache).proxies)}
     os.execve(python, [python, "-m", spec.name, *sys.argv[1:]], env)
-
-
-def make_cuda_home(env: Path) -> Path | None:
-    """Make `<env>/cuda` of relative links, if the environment holds CUDA's compiler.
-
-    Build scripts want `lib64` and unversioned names such as `libcudart.so`; pccm's also want the
-    layout of conda, `lib` and `targets/<machine>/include`. The packages have neither. Those of CUDA
-    13.0.0 also have cicc where their nvcc does not look for it.
-    """
-    found = sorted(Path(env).glob("lib/python3*/site-packages/nvidia/cu[0-9]*/bin/nvcc"))
-    if not found:
-        return None
-    toolkit = found[-1].parent.parent
-    cicc = toolkit / "nvvm/bin/cicc"
-    if not cicc.exists():
-        cicc.parent.mkdir(parents=True, exist_ok=True)
-        _link(cicc, toolkit / "bin/cicc")
-    home = Path(env) / "cuda"
-    libraries = home / "lib64"
-    libraries.mkdir(parents=True)
-    for name in ("bin", "include", "nvvm"):
-        _link(home / name, toolkit / name)
-    for library in sorted((toolkit / "lib").iterdir()):
-        _link(libraries / library.name, library)
-        unversioned = re.sub(r"\.so\..*", ".so", library.name)
-        if unversioned != library.name and not (toolkit / "lib" / unversioned).exists():
-            (libraries / unversioned).unlink(missing_ok=True)
-            _link(libraries / unversioned, library)
-    _link(home / "lib", libraries)
-    target = home / "targets" / TARGET_DIRECTORIES.get(platform.machine(), "x86_64-linux")
-    target.mkdir(parents=True)
-    _link(target / "include", toolkit / "include")
-    _link(target / "lib", libraries)
-    return home
-
-
-def cuda_digest(home: Path) -> str:
-    """A digest of the compiler programs of a CUDA toolkit: what ccache knows a compiler by."""
-    digest = hashlib.sha256()
-    for name in CUDA_TOOLS:
-        path = Path(home) / name
-        if path.exists():
-            with open(path, "rb") as handle:
-                digest.update(hashlib.file_digest(handle, "sha256").digest())
-    return digest.hexdigest()
-
-
-def _link(link: Path, target: Path) -> None:
-    if target.exists():
-        link.symlink_to(os.path.relpath(target, link.parent))
 
 
 def _base_python() -> str:
@@ -386,6 +330,11 @@ def _tail(text: str, lines: int = 20) -> str:
     return "\n".join(hide_credentials(text).strip().splitlines()[-lines:])
 
 
+_USER = re.compile(r"(\w://)[^/\s@]+@")
+# How uv and pip name an address that failed, and pip's client a host.
+_FETCHED = re.compile(r"[Ff]etch(?:ing)?:? +`?(https?://[^\s`]+)")
+_HOST = re.compile(r"host='([^']+)', port=(\d+)")
+
 # What the tools print, and what it means. The first row that matches decides.
 _FAULTS = (
     (r"No space left on device|Disk quota exceeded|os error 28\b", "disk"),
@@ -401,25 +350,46 @@ _FAULTS = (
 )
 
 
+def run_installer(
+    tool: str,
+    command: list[str],
+    lock: Path,
+    path: Path,
+    settings: Settings,
+    env: dict[str, str],
+    requirements: str = "",
+) -> None:
+    """Run `pip` or `uv`, which is to bring to `path` what a lock pins.
+
+    Raises the ProgramError of `install_error` where it fails.
+    """
+    done = _run(command, env)
+    if done.returncode:
+        raise install_error(tool, lock, path, settings, done.stdout, requirements)
+
+
 def install_error(
-    tool: str, lock: Path, path: Path, settings: Settings, output: str, note: str = ""
+    tool: str, lock: Path, path: Path, settings: Settings, output: str, requirements: str = ""
 ) -> ProgramError:
-    """What to say where `pip` or `uv` did not install a lock, from what it printed."""
+    """What to say where `pip` or `uv` did not install a lock, from what it printed.
+
+    `requirements` is the lock's content: it says which indexes were asked.
+    """
     fault = next((kind for pattern, kind in _FAULTS if re.search(pattern, output)), "other")
-    indexes = ", ".join(hide_credentials(i) for i in (*settings.indexes, *settings.find_links))
-    indexes = indexes or ("none" if settings.no_index else f"{tool}'s default")
     if fault == "disk":
         return ProgramError(disk_full_message(path))
+    told = fault in ("hash", "network", "refused")
+    asked = _Asked.by(tool, settings, requirements, output if told else "")
     text = {
-        "hash": f"A package of {lock} does not have the hash that the lock declares. The index "
-        f"({indexes}) serves another file, or the lock is out of date: write it again with "
-        "`./pants cuda-lock`, after you have found out why the file changed.",
-        "network": f"The package index ({indexes}) is out of reach, and {lock} needs packages that "
-        "are not in the cache yet. Check the network, the proxy and [python-repos].indexes.",
-        "refused": f"The package index ({indexes}) refused to serve a package of {lock}. Check the "
-        "user and password in [python-repos].indexes, or in the keyring that they come from.",
-        "missing": f"The package index ({indexes}) does not have every package of {lock}. Check "
-        "[python-repos].indexes, or write the lock again with `./pants cuda-lock`.",
+        "hash": f"A package of {lock} does not have the hash that the lock declares. "
+        f"{asked.do('serves', 'serve')} another file, or the lock is out of date: write it again "
+        "with `./pants cuda-lock`, after you have found out why the file changed.",
+        "network": f"{asked.do('is', 'are')} out of reach, and {lock} needs packages that are not "
+        f"in the cache yet. Check the network, the proxy and {asked.options}.",
+        "refused": f"{asked.do('refused', 'refused')} to serve a package of {lock}. Check the user "
+        f"and password in {asked.options}, or in the keyring that they come from.",
+        "missing": f"{asked.do('does', 'do')} not have every package of {lock}. Check "
+        f"{asked.options}, or write the lock again with `./pants cuda-lock`.",
         "other": f"{tool} could not install {lock}.",
     }[fault]
     if settings.no_index and fault == "missing":
@@ -427,6 +397,77 @@ def install_error(
             f"The places of [python-repos].find_links do not have every package of {lock}, and no "
             f"index is asked: {NO_INDEX}"
         )
-    if note and fault in ("network", "refused", "missing"):
+    note = settings.torch_note(requirements)
+    if note and fault in ("network", "refused", "missing") and asked.torch:
         text = f"{text}\n{note}"
     return ProgramError(f"{text}\nThe last lines of {tool}:\n{_tail(output)}")
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Where packages were looked for, or those of these places that the tool blames.
+
+    `package` are `[python-repos]`' or the tool's default, `torch` is for a torch with a local
+    version; `elsewhere` is an address that the tool blames and that is none of them: an index may
+    have its files on another host.
+    """
+
+    package: tuple[str, ...]
+    torch: tuple[str, ...]
+    elsewhere: str = ""
+
+    @classmethod
+    def by(cls, tool: str, settings: Settings, requirements: str, output: str) -> _Asked:
+        """The places that `output` blames; all that were asked where it blames none of them."""
+        package = (*settings.indexes, *settings.find_links)
+        torch = tuple(settings.torch_indexes_for(requirements))
+        blamed = _blamed((*package, *torch), output)
+        other = _FETCHED.search(hide_credentials(output))
+        if blamed:
+            package = tuple(place for place in package if place in blamed)
+            torch = tuple(place for place in torch if place in blamed)
+        elif other and not settings.indexes and not settings.no_index:
+            # It blames an address that was not configured: the default index is the only one.
+            package, torch = (*package, f"{tool}'s default"), ()
+        elif not settings.indexes:
+            package = (*package, "none" if settings.no_index else f"{tool}'s default")
+        elsewhere = other[1] if other and settings.indexes and not blamed else ""
+        return cls(package, torch, elsewhere)
+
+    def do(self, one: str, both: str) -> str:
+        """The places, and a verb for them: the beginning of a sentence."""
+        groups = (("the package index", self.package), ("the PyTorch index", self.torch))
+        names = [
+            f"{name} ({', '.join(map(hide_credentials, places))})"
+            for name, places in groups
+            if places
+        ]
+        text, verb = " and ".join(names), one if len(names) == 1 else both
+        if self.elsewhere:
+            return f"{self.elsewhere}, to which an index leads ({text}), {one}"
+        return f"{text[0].upper()}{text[1:]} {verb}"
+
+    @property
+    def options(self) -> str:
+        """The options that name the places."""
+        package = ("[python-repos].indexes",) if self.package else ()
+        torch = ("[cuda-wheels].source_mirrors",) if self.torch else ()
+        return " and ".join((*package, *torch))
+
+
+def _blamed(places: tuple[str, ...], output: str) -> set[str]:
+    """The places that a tool names: by an address in them, or by their host as pip does."""
+    bare = {place: _USER.sub(r"\1", place).rstrip("/") for place in places}
+    found = set()
+    for address in re.findall(r"https?://[^\s'\"`<>)]+", _USER.sub(r"\1", output)):
+        inside = [place for place in places if f"{address}/".startswith(f"{bare[place]}/")]
+        found.update(sorted(inside, key=lambda place: len(bare[place]))[-1:])
+    if found:
+        return found
+    hosts = {f"{host}:{port}" for host, port in _HOST.findall(output)}
+    return {place for place in places if _host_and_port(place) in hosts}
+
+
+def _host_and_port(address: str) -> str:
+    parts = urlsplit(address)
+    return f"{parts.hostname}:{parts.port or {'http': 80, 'https': 443}.get(parts.scheme)}"

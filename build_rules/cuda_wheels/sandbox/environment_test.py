@@ -241,19 +241,114 @@ def test_a_lock_may_hold_the_hashes_of_both_copies_and_never_the_other_alone(
             ensure(lock)
 
 
-def test_a_pytorch_index_out_of_reach_says_how_to_name_a_mirror(
-    cache: Path, ensure: Ensure, index: Index, tmp_path: Path
+@pytest.mark.parametrize("down", ["package", "torch"])
+def test_the_index_that_is_out_of_reach_is_named_and_no_other(
+    cache: Path, ensure: Ensure, index: Index, tmp_path: Path, down: str
 ) -> None:
     address = unused_address()
     with serving(Index()) as pytorch:
         lock = torch_lock(tmp_path / "lock.txt", index, pytorch)
-    configure(cache, index.url, torch_indexes={"cu126": address})
-    with pytest.raises(ProgramError, match="is out of reach") as e:
-        ensure(lock)
-    assert "torch==2.9.1+cu126 is not on the package index" in str(e.value)
-    assert address.split("@")[1] in str(e.value)
-    assert "[cuda-wheels].source_mirrors" in str(e.value)
+        if down == "torch":
+            configure(cache, index.url, torch_indexes={"cu126": address})
+        else:
+            configure(cache, address, torch_indexes={"cu126": pytorch.url})
+        with pytest.raises(ProgramError, match="is out of reach") as e:
+            ensure(lock)
+        sentences, _, _ = str(e.value).partition("The last lines of uv")
+        up = index if down == "torch" else pytorch
+        assert address.split("@")[1] in sentences and up.url.split("@")[1] not in sentences
     assert "s3cret" not in str(e.value)
+    # What to do about the PyTorch index is said where it is that which is away.
+    torch = ("The PyTorch index (", "source_mirrors", "torch==2.9.1+cu126 is not on the package")
+    assert [part in sentences for part in torch] == [down == "torch"] * 3
+    assert ("The package index (" in sentences) == (down == "package")
+
+
+def test_a_host_of_files_that_is_out_of_reach_is_no_index(
+    ensure: Ensure, index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = write_lock(tmp_path / "lock.txt", index)
+    page = index.page
+    there = unused_address().partition("@")[2].partition("/")[0]
+    moved = lambda project: page(project).replace('href="/', f'href="http://{there}/')  # noqa: E731
+    monkeypatch.setattr(index, "page", moved)
+    with pytest.raises(ProgramError) as e:
+        ensure(lock)
+    file = f"http://{there}/files/alpha/alpha-1.0-py3-none-any.whl"
+    assert str(e.value).startswith(f"{file}, to which an index leads (the package index (")
+
+
+A = "https://user:s3cret@a.example/simple"
+TORCH = "https://torch.example/whl/cu126"
+BOTH = Settings(indexes=(A,), torch_indexes=(("cu126", TORCH),))
+PIN = "torch==2.9.1+cu126 \\\n    --hash=sha256:11\n"
+
+
+@pytest.mark.parametrize(
+    ("tool", "settings", "output", "beginning"),
+    [
+        (
+            "uv",
+            BOTH,
+            f"Failed to fetch: `{TORCH}/torch/`\nHTTP status client error (403 Forbidden)",
+            f"The PyTorch index ({TORCH}) refused to serve a package of a.txt. Check the user and "
+            "password in [cuda-wheels].source_mirrors,",
+        ),
+        (
+            "pip",
+            BOTH,
+            "NewConnectionError(\"HTTPSConnection(host='torch.example', port=443): Failed\")",
+            f"The PyTorch index ({TORCH}) is out of reach",
+        ),
+        (
+            "pip",
+            BOTH,
+            "NewConnectionError(\"HTTPSConnection(host='a.example', port=443): Failed\")",
+            "The package index (https://***@a.example/simple) is out of reach",
+        ),
+        # Which of them does not have it, no tool says.
+        (
+            "uv",
+            BOTH,
+            "No solution found: torch was not found in the package registry",
+            f"The package index (https://***@a.example/simple) and the PyTorch index ({TORCH}) do "
+            "not have every package of a.txt",
+        ),
+        (
+            "uv",
+            Settings(torch_indexes=(("cu126", TORCH),)),
+            "Failed to fetch: `https://default.example/simple/torch/`\ndns error",
+            "The package index (uv's default) is out of reach",
+        ),
+        (
+            "uv",
+            Settings(torch_indexes=(("cu126", TORCH),)),
+            f"Failed to fetch: `{TORCH}/torch/`\ndns error",
+            f"The PyTorch index ({TORCH}) is out of reach",
+        ),
+        # One mirror has both, one below the other.
+        (
+            "uv",
+            Settings(
+                indexes=("https://m.example",), torch_indexes=(("cu126", "https://m.example/t"),)
+            ),
+            "Failed to fetch: `https://m.example/t/torch/`\ndns error",
+            "The PyTorch index (https://m.example/t) is out of reach",
+        ),
+        (
+            "uv",
+            Settings(
+                indexes=("https://m.example",), torch_indexes=(("cu126", "https://m.example/t"),)
+            ),
+            "Failed to fetch: `https://m.example/torch/`\ndns error",
+            "The package index (https://m.example) is out of reach",
+        ),
+    ],
+)
+def test_whom_the_tools_blame(tool: str, settings: Settings, output: str, beginning: str) -> None:
+    error = environment.install_error(tool, Path("a.txt"), Path("e"), settings, output, PIN)
+    assert str(error).startswith(beginning)
+    assert "s3cret" not in str(error)
 
 
 @pytest.mark.parametrize(
@@ -393,55 +488,6 @@ def test_without_settings_the_tools_keep_their_own(cache: Path) -> None:
     env = load_settings(cache).environment({"PIP_INDEX_URL": "x"})
     assert env["PIP_INDEX_URL"] == "x"
     assert "PIP_CONFIG_FILE" not in env
-
-
-def test_a_cuda_home_has_both_layouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment.platform, "machine", lambda: "aarch64")
-    toolkit = tmp_path / "env/lib/python3.12/site-packages/nvidia/cu13"
-    for name in ("bin/nvcc", "include/cuda.h", "include/cccl/cub/cub.cuh", "nvvm/bin/cicc"):
-        (toolkit / name).parent.mkdir(parents=True, exist_ok=True)
-        (toolkit / name).write_text(name)
-    (toolkit / "lib").mkdir()
-    for name in ("libcudart.so.13", "libnvrtc-builtins.so.13.0", "libcudadevrt.a", "libx.so"):
-        (toolkit / "lib" / name).write_text(name)
-    home = environment.make_cuda_home(tmp_path / "env")
-    assert home == tmp_path / "env/cuda"
-    # Everything must hold after the environment got its name.
-    home = (tmp_path / "env").rename(tmp_path / "renamed") / "cuda"
-    for path, text in {
-        "bin/nvcc": "bin/nvcc",
-        "include/cccl/cub/cub.cuh": "include/cccl/cub/cub.cuh",
-        "nvvm/bin/cicc": "nvvm/bin/cicc",
-        "lib64/libcudart.so": "libcudart.so.13",
-        "lib/libnvrtc-builtins.so": "libnvrtc-builtins.so.13.0",
-        "lib64/libx.so": "libx.so",
-        "lib64/libcudadevrt.a": "libcudadevrt.a",
-        "targets/sbsa-linux/include/cuda.h": "include/cuda.h",
-        "targets/sbsa-linux/lib/libcudart.so": "libcudart.so.13",
-    }.items():
-        assert (home / path).read_text() == text
-    before = environment.cuda_digest(home)
-    (home / "nvvm/bin/cicc").write_text("another")
-    assert environment.cuda_digest(home) != before
-
-
-def test_cicc_is_put_where_nvcc_looks_for_it(tmp_path: Path) -> None:
-    # As the packages of CUDA 13.0.0 have it. nvcc looks from its real folder.
-    toolkit = tmp_path / "env/lib/python3.12/site-packages/nvidia/cu13"
-    for name in ("bin/nvcc", "bin/cicc", "lib/libcudart.so.13", "nvvm/libdevice/libdevice.10.bc"):
-        (toolkit / name).parent.mkdir(parents=True, exist_ok=True)
-        (toolkit / name).write_text(name)
-    environment.make_cuda_home(tmp_path / "env")
-    home = (tmp_path / "env").rename(tmp_path / "renamed") / "cuda"
-    beside_nvcc = (home / "bin").resolve().parent
-    assert (beside_nvcc / "nvvm/bin/cicc").read_text() == "bin/cicc"
-    assert (home / "nvvm/bin/cicc").read_text() == "bin/cicc"
-    assert (home / "nvvm/libdevice/libdevice.10.bc").exists()
-
-
-def test_an_environment_without_nvcc_has_no_cuda_home(tmp_path: Path) -> None:
-    assert environment.make_cuda_home(tmp_path) is None
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ The wheels are not in it, since the locks have their hashes.
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -72,19 +71,8 @@ def fetch_wheels(context: Path, cache: Path, bootstrap: Path, arch: str) -> None
         if not settings.no_index:
             for index in settings.torch_indexes_for(text):
                 command += ["--extra-index-url", index]
-        done = subprocess.run(
-            [*command, "-r", str(path)],
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-        )
-        if done.returncode:
-            note = settings.torch_note(text)
-            raise environment.install_error("pip", Path(lock), path, settings, done.stdout, note)
+        command += ["-r", str(path)]
+        environment.run_installer("pip", command, Path(lock), context, settings, env, text)
 
 
 def platform_flags(arch: str) -> list[str]:

@@ -208,6 +208,31 @@ def compiler_facts(command: str, parts: Sequence[str], hashes: FileHashes) -> Fa
     return {"path": path, "version": version, "sha256": digest}
 
 
+def cxx_facts(command: str, hashes: FileHashes) -> Facts | None:
+    """The facts of a C++ compiler, and as `links_cxx` whether it links the library of C++."""
+    found = compiler_facts(command, GXX_PARTS, hashes)
+    # Told by what it would run. gcc compiles C++ as g++ does, and links libraries without it.
+    return found and {**found, "links_cxx": _links_cxx(found["path"])}
+
+
+def _links_cxx(driver: str) -> bool:
+    try:
+        done = subprocess.run(
+            [driver, "-###", "-shared", "-x", "c++", os.devnull, "-o", os.devnull],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            timeout=COMMAND_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return True
+    # What tells nothing of linking is judged by its work.
+    return "-lstdc++" in done.stderr or "collect2" not in done.stderr
+
+
 def git_facts() -> Facts | None:
     """Where git is and its version."""
     path = shutil.which("git")
@@ -328,7 +353,7 @@ def facts(request: Mapping[str, Any]) -> Facts:
         "python": python_facts(),
         "glibc": glibc_version(),
         "gcc": compiler_facts(compilers.get("gcc") or "gcc", GCC_PARTS, hashes),
-        "gxx": compiler_facts(compilers.get("gxx") or "g++", GXX_PARTS, hashes),
+        "gxx": cxx_facts(compilers.get("gxx") or "g++", hashes),
         "git": git_facts(),
         "disk_free_gb": free_disk_gb(cache),
         "environments": environments(cache),

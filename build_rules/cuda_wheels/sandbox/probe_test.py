@@ -8,7 +8,7 @@ import pytest
 
 from cuda_wheels.sandbox import probe, session_settings
 from cuda_wheels.sandbox.program import ProgramError
-from cuda_wheels.sandbox.testutil import script
+from cuda_wheels.sandbox.testutil import GCC, GXX, script
 
 SETTINGS = {"indexes": ["https://u:p@example.org/simple"], "find_links": [], "ca_certs": None}
 
@@ -105,7 +105,20 @@ def test_compiler_is_found_by_path(tmp_path: Path, capsys: pytest.CaptureFixture
     found = run(tmp_path, capsys, compilers={"gcc": "no-such-compiler", "gxx": str(gxx)})
     assert found["gxx"]["path"] == str(gxx)
     assert found["gxx"]["version"] == "13.3.1"
+    # It tells nothing of what it would link.
+    assert found["gxx"]["links_cxx"] is True
     assert found["gcc"] is None
+
+
+@pytest.mark.parametrize(("name", "links"), [(GXX, True), (GCC, False)], ids=["g++", "gcc"])
+def test_a_c_compiler_does_not_link_the_library_of_cxx(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, links: bool
+) -> None:
+    wrapper = script(tmp_path / "g++", f'exec {name} -Wl,--as-needed "$@"')
+    for command in (name, wrapper):
+        found = run(tmp_path, capsys, compilers={"gcc": GCC, "gxx": command})
+        assert found["gxx"]["links_cxx"] is links
+        assert "links_cxx" not in found["gcc"]
 
 
 def test_fingerprint_follows_the_real_compiler(tmp_path: Path) -> None:

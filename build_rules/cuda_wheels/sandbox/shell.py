@@ -6,7 +6,7 @@ The request is that of the compile program, and may hold `shell_arguments`, the 
 shell. Its exit code is the shell's. What the shell changes is removed when it ends.
 
 `build.py` and `compile.py` are in the cache key of every wheel. So nothing in them knows of this
-program: the function by which a build starts its processes is replaced here, for this process.
+program: it prepares a build by their code, and gives it another last step.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cuda_wheels.sandbox import build, environment, failure, machine, namespace, terminal, toolchain
+from cuda_wheels.sandbox import build, failure, machine, namespace, terminal
 from cuda_wheels.sandbox import compile as compile_program
 from cuda_wheels.sandbox.namespace import FIXED, Isolation
 from cuda_wheels.sandbox.program import run
@@ -135,7 +134,7 @@ def main(data: dict[str, Any]) -> None:
     """Open the shell; exits with its code."""
     request = Request.parse(data)
     try:
-        with compile_program._interruptible():
+        with compile_program.interruptible():
             code = _prepare_and_open(request, tuple(data.get("shell_arguments", ())), FIXED)
     except compile_program.Interrupted:
         code = INTERRUPTED
@@ -147,32 +146,8 @@ def _prepare_and_open(request: Request, arguments: tuple[str, ...], fixed: Path)
     cores = compile_program.concurrency(sys.argv)
     plan = compile_program.plan_jobs(cores, request.memory_per_job_gb, machine.read_memory())
     messages.write(f"Build environment from {request.build_lock.name}; a new one takes a while.")
-    bootstrap = environment.ensure_bootstrap(request.cache, request.bootstrap_lock)
-    env = environment.ensure_environment(
-        request.cache, request.build_lock, bootstrap=bootstrap, kind="envs"
-    )
-    compile_program._warm_up(env, request, messages)
-    real_cuda = request.cuda_home or (env / "cuda" if (env / "cuda").exists() else None)
-    toolchain.check(toolchain.Toolchain(request.gcc, request.gxx, real_cuda))
-    scratch = Path(tempfile.mkdtemp(prefix=".shell-", dir=Path.cwd()))
-    try:
-        layout = namespace.Layout(
-            work=scratch / "work",
-            read_only={"env": env, **({"toolkit": request.cuda_home} if request.cuda_home else {})},
-            fixed=fixed,
-        )
-        inside = build.Build(
-            request,
-            fixed,
-            plan.jobs,
-            bootstrap,
-            real_cuda,
-            scratch / "dist",
-            scratch / "ccache.log",
-        )
+    with compile_program.prepared(request, plan.jobs, fixed, messages) as (inside, layout):
         return _run(Shell(inside, arguments, messages.path, plan), layout)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _run(shell: Shell, layout: namespace.Layout) -> int:

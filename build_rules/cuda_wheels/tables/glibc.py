@@ -51,6 +51,13 @@ POLICIES: tuple[Policy, ...] = (
 )
 
 
+# Source: PEP 600, "Legacy manylinux tags": each is a name of manylinux_2_X.
+ALIASES = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
+_ALIAS = re.compile(rf"({'|'.join(ALIASES)})(?![0-9])")
+# However the number of glibc is written; a platform tag says the machine too.
+_WRITTEN = re.compile(r"(?:manylinux)?[-_.]?2[-_.](\d+)")
+
+
 @dataclass(frozen=True)
 class Shim:
     """A symbol that a wheel defines for itself, hidden, so as not to need a newer library.
@@ -97,12 +104,31 @@ def platform_problem(policy: str) -> str | None:
     names = [known.name for known in POLICIES]
     if policy == AUTO or policy in names:
         return None
-    close = difflib.get_close_matches(policy, [*names, AUTO], n=1)
-    hint = f" Did you mean `{close[0]}`?" if close else ""
+    meant = _meant(policy)
+    hint = f" {meant}" if meant else ""
     return (
         f"`[cuda-wheels].platform_policy` is `{policy}`, which is no manylinux policy known here."
         f"{hint} Use `{AUTO}` or one of {', '.join(names)}."
     )
+
+
+def _meant(policy: str) -> str:
+    """Which policy serves those that `policy` is for, as a sentence; empty where it says no glibc."""
+    alias = _ALIAS.match(policy)
+    glibc = ALIASES[alias[1]] if alias else None
+    written = _WRITTEN.match(policy)
+    if written:
+        glibc = f"2.{written[1]}"
+    if glibc is None:
+        close = difflib.get_close_matches(policy, [AUTO], n=1)
+        return f"Did you mean `{AUTO}`?" if close else ""
+    # The newest that the hosts of `policy` can take.
+    served = [known.name for known in POLICIES if _key(known.glibc) <= _key(glibc)]
+    if alias and served:
+        return f"`{alias[1]}` is the old name of `{served[-1]}`: use that."
+    if served:
+        return f"Did you mean `{served[-1]}`?"
+    return f"It is for glibc {glibc}; the oldest one known here is `{POLICIES[0].name}`."
 
 
 def platform_tag(policy: str, arch: str) -> str:

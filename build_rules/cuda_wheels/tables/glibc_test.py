@@ -100,6 +100,36 @@ def test_platform_problem(policy: str, parts: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
+    "policy, hint",
+    [
+        ("manylinux2014", "`manylinux2014` is the old name of `manylinux_2_17`: use that."),
+        ("manylinux2014_x86_64", "`manylinux2014` is the old name of `manylinux_2_17`: use that."),
+        ("manylinux2010", "glibc 2.12; the oldest one known here is `manylinux_2_17`."),
+        ("manylinux1", "glibc 2.5; the oldest one known here is `manylinux_2_17`."),
+        ("manylinux_2_5", "glibc 2.5; the oldest one known here is `manylinux_2_17`."),
+        # A wheel for an older glibc serves the hosts that were meant, one for a newer does not.
+        ("manylinux_2_29", "Did you mean `manylinux_2_28`?"),
+        ("manylinux_2_33_aarch64", "Did you mean `manylinux_2_31`?"),
+        ("manylinux_2_99", "Did you mean `manylinux_2_41`?"),
+        ("manylinux-2-35", "Did you mean `manylinux_2_35`?"),
+        ("manylinux2_28", "Did you mean `manylinux_2_28`?"),
+        ("2.28", "Did you mean `manylinux_2_28`?"),
+        ("atuo", "Did you mean `auto`?"),
+    ],
+)
+def test_the_policy_that_is_suggested_serves_the_same_hosts(policy: str, hint: str) -> None:
+    problem = platform_problem(policy)
+    assert problem is not None
+    assert f"no manylinux policy known here. {hint} Use `auto`" in problem.replace("It is for ", "")
+
+
+@pytest.mark.parametrize("policy", ["musl", "musllinux_1_2", "linux_x86_64", "manylinux3", ""])
+def test_nothing_is_suggested_where_no_glibc_is_named(policy: str) -> None:
+    problem = platform_problem(policy)
+    assert problem is not None and "known here. Use `auto` or one of manylinux_2_17" in problem
+
+
+@pytest.mark.parametrize(
     "platform, symbols",
     [
         ("manylinux_2_28_x86_64", ("__libc_single_threaded",)),
