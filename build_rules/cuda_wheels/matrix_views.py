@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cuda_wheels.tables.accelerators import ACCELERATORS
+from cuda_wheels.tables.names import canonical_name
 from cuda_wheels.tables.rows import Row, version_key
 
 BUILDABLE = "buildable"
@@ -110,7 +111,11 @@ def select(
     is left.
     """
     filters = (
-        ("package", tuple(map(_normal, packages)), lambda wheel: _normal(wheel.package)),
+        (
+            "package",
+            tuple(map(canonical_name, packages)),
+            lambda wheel: canonical_name(wheel.package),
+        ),
         ("arch", tuple(archs), lambda wheel: wheel.row.arch),
         ("accel", tuple(accels), lambda wheel: wheel.row.accel),
     )
@@ -132,10 +137,6 @@ def select(
             f"No wheel is left: each name is known, but no wheel has all of {wanted}. Take one out."
         )
     return left
-
-
-def _normal(package: str) -> str:
-    return re.sub(r"[-_.]+", "-", package).lower()
 
 
 def _unknown_names(option: str, names: Iterable[str], known: Iterable[str]) -> list[str]:

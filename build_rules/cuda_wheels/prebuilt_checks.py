@@ -15,8 +15,8 @@ from pants.engine.addresses import Address
 
 from cuda_wheels.sources import PrebuiltWheel
 from cuda_wheels.tables.accelerators import MACHINES, find_accelerator
+from cuda_wheels.tables.names import canonical_name
 from cuda_wheels.tables.rows import Row
-from cuda_wheels.wheel_checks import canonical_name
 from cuda_wheels.wheel_facts import WheelFacts
 
 NOT_NAMED = "it has no `prebuilt`."

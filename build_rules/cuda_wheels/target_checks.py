@@ -17,10 +17,9 @@ from pants.engine.addresses import Address
 from pants.engine.target import Target
 
 from cuda_wheels.field_sets import CudaWheelFieldSet, row_of
-from cuda_wheels.rules.programs import PROGRAM_PYTHON
 from cuda_wheels.sources import PYG, name_problem, version_problem
 from cuda_wheels.tables.gpu_archs import AppliedArchs, is_capability, parse_archs, rule_problem
-from cuda_wheels.tables.rows import PYTHONS, Row
+from cuda_wheels.tables.rows import BUILD_PYTHON, PYTHONS, Row
 from cuda_wheels.tables.system_headers import unknown_header
 
 # The value of `[cuda-wheels].gpu_archs` that stands for the GPUs of this machine.
@@ -113,12 +112,11 @@ def torch_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
 
 def python_problems(row: Row) -> tuple[str, ...]:
     """A sentence if a Python that exists is not the one of the build environments."""
-    ours = PROGRAM_PYTHON.replace("python", "")
-    if row.python not in PYTHONS or row.python == ours:
+    if row.python not in PYTHONS or row.python == BUILD_PYTHON:
         return ()
     return (
         f"`python` is {row.python}, but build environments are made with the Python that runs the "
-        f"build, {PROGRAM_PYTHON}. Set it to {ours}.",
+        f"build, {BUILD_PYTHON}. Set it to that.",
     )
 
 

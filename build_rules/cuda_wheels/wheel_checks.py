@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from cuda_wheels.tables.accelerators import MACHINES
 from cuda_wheels.tables.gpu_archs import image_runs_on
 from cuda_wheels.tables.libraries import is_foreign, needed_problems
+from cuda_wheels.tables.names import canonical_name
 from cuda_wheels.wheel_facts import (
     LIBSTDCXX_LINKED_IN,
     LIBSTDCXX_UNLISTED,
@@ -437,11 +438,6 @@ def _platform(facts: WheelFacts) -> Iterator[str]:
 def _host_libraries(facts: WheelFacts) -> list[LibraryFacts]:
     """The libraries that run on the host; an ELF file can also be device code."""
     return [library for library in facts.libraries if library.machine != _DEVICE]
-
-
-def canonical_name(name: str) -> str:
-    """A distribution's name as an index compares it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def canonical_version(version: str) -> str:

@@ -9,24 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from cuda_wheels.tables.libraries import needed_problems
+from cuda_wheels.tables.names import PIN, canonical_name
 from cuda_wheels.tables.rows import Row
-from cuda_wheels.wheel_checks import canonical_name
 from cuda_wheels.wheelhouse_manifest import HouseWheel
 
-_PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)", re.MULTILINE)
 # A requirement in METADATA that counts everywhere: one with a marker (`; extra == "x"`) is none.
 # `packaging.requirements` would do, but the import of the one that Pants has warns its users.
 _REQUIREMENT = re.compile(r"\s*([\w.-]+)\s*(?:\[[^\]]*\])?\s*\(?([^;()@]*)\)?\s*")
 
 
-def pins_of(requirements: str) -> dict[str, str]:
-    """Normalized name -> version, of a pip-style lock."""
-    return {canonical_name(name): version for name, version in _PIN.findall(requirements)}
-
-
 def requirements_problems(path: str, content: str) -> tuple[str, ...]:
     """A sentence for each pin without a hash, and for a file with none at all."""
-    pins = [one for one in re.split(r"^(?=\S)", content, flags=re.MULTILINE) if _PIN.match(one)]
+    pins = [one for one in re.split(r"^(?=\S)", content, flags=re.MULTILINE) if PIN.match(one)]
     if not pins:
         return (
             f"`requirements` names {path}, which pins nothing (`name==version --hash=...`). Lock "

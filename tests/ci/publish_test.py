@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
 import json
 import os
 import shutil
@@ -9,11 +11,14 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from cuda_wheels.audit import fake_wheelhouse as fake
 from cuda_wheels.sandbox.servers_testutil import PASSWORD, USER, oci_registry
+from cuda_wheels.sandbox.testutil import script
+from cuda_wheels.tables.publish_addresses import PublishAddressError, parse_address
 
 PROGRAM = Path(".ci/publish").absolute()
 
@@ -70,10 +75,45 @@ def test_to_a_registry_with_a_password(folder: Path, tmp_path: Path) -> None:
     assert tag.startswith("linux-amd64-cu130-torch2.11.0-cp312-")
 
 
+def load_program() -> ModuleType:
+    loader = importlib.machinery.SourceFileLoader("ci_publish", str(PROGRAM))
+    spec = importlib.util.spec_from_loader("ci_publish", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def test_a_python_that_does_not_start_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, real = load_program(), sys.executable
+    # As pyenv's for a version that is installed and not chosen.
+    shim = script(tmp_path / "shims/python3.12", "echo pyenv: not found >&2; exit 127")
+    older = script(tmp_path / "older/python3.12", "exit 1")
+    monkeypatch.setattr(program.sys, "executable", shim)
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    monkeypatch.setenv("PATH", f"{Path(shim).parent}:{Path(older).parent}:{tmp_path}/nowhere")
+    with pytest.raises(
+        SystemExit, match="needs Python 3.12, and none that starts is on PATH or in"
+    ):
+        program.find_python()
+    chosen = script(tmp_path / "pyenv/versions/3.12.9/bin/python3.12", f'exec {real} "$@"')
+    assert program.find_python() == chosen
+
+
 @pytest.mark.parametrize(
-    ("address", "said"),
-    [("https://wheels.example", "is no index"), ("file:///x", "There is no wheelhouse")],
+    "address",
+    ["https://wheels.example", "file:wheels", "pypi:https://x/?a=b", "oci:https://ada:hush@host/a"],
 )
-def test_what_cannot_be_published(tmp_path: Path, address: str, said: str) -> None:
-    done = publish(tmp_path, address)
-    assert done.returncode == 1 and said in done.stderr
+def test_an_address_is_refused_as_the_goal_refuses_it(folder: Path, address: str) -> None:
+    done = publish(folder, address)
+    with pytest.raises(PublishAddressError) as error:
+        parse_address(address, {})
+    assert (done.returncode, done.stderr.strip()) == (1, str(error.value))
+    assert "hush" not in done.stderr
+
+
+def test_a_folder_without_wheelhouses(tmp_path: Path) -> None:
+    done = publish(tmp_path, "file:///x")
+    assert done.returncode == 1 and "There is no wheelhouse" in done.stderr

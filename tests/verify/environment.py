@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cuda_wheels.audit.wheelhouse import normalized
+from cuda_wheels.tables.names import canonical_name
 
 TIMEOUT_S = 600
 
@@ -103,7 +103,7 @@ print("\\n" + json.dumps(found))
 def installed(environment: Environment) -> dict[str, tuple[str, str]]:
     """Distribution -> its version and the sha256 of its RECORD; the first on the path counts."""
     found = _last_json(run(environment, ["-c", _INSTALLED]))
-    return {normalized(name): (entry[0], entry[1]) for name, entry in (found or {}).items()}
+    return {canonical_name(name): (entry[0], entry[1]) for name, entry in (found or {}).items()}
 
 
 _FACTS = """

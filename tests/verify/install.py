@@ -6,8 +6,9 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from cuda_wheels.audit.wheelhouse import REQUIREMENTS, Tags, normalized, problems, read_summary
+from cuda_wheels.audit.wheelhouse import REQUIREMENTS, Tags, problems, read_summary
 from cuda_wheels.tables.accelerators import find_accelerator
+from cuda_wheels.tables.names import canonical_name
 from cuda_wheels.tables.upstreams import torch_index
 from verify.environment import Environment, installed, run
 from verify.report import FAILED, PASSED, WARNING, Line, Stage
@@ -188,10 +189,10 @@ def _all_there(steps: _Steps, wheelhouse: Path, environment: Environment) -> Non
     found = installed(environment)
     for wheel in sorted(wheelhouse.glob("*.whl")):
         name, version = wheel.name.split("-")[:2]
-        there = found.get(normalized(name), ("not there", ""))[0]
+        there = found.get(canonical_name(name), ("not there", ""))[0]
         if there != version:
             raise steps.failed(name, "is installed", f"{version} was to be, {there} is.")
-        steps.passed(normalized(name), "is installed", version=version)
+        steps.passed(canonical_name(name), "is installed", version=version)
 
 
 def _has_requirements(file: Path) -> bool:

@@ -34,13 +34,14 @@ from cuda_wheels.audit.wheelhouse import (
     Summary,
     WheelhouseError,
     is_inside,
-    normalized,
     parse_sums,
     parse_tags,
     sha256,
     summarize,
 )
-from verify.web import LIMIT, TWINE, Answer, Client, NotThere, require_plain
+from cuda_wheels.tables.names import canonical_name
+from cuda_wheels.tables.publish_addresses import TWINE
+from verify.web import LIMIT, Answer, Client, NotThere, require_plain
 
 SCHEME = "pypi:"
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
@@ -122,7 +123,7 @@ class PackageIndex:
         return named
 
     def _wheel(self, name: str) -> File:
-        for file in self._files(normalized(name.partition("-")[0])):
+        for file in self._files(canonical_name(name.partition("-")[0])):
             if file.name == name:
                 return file
         raise WheelhouseError(f"{self} lacks {name}, which belongs to the release.")

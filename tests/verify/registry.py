@@ -34,7 +34,8 @@ from cuda_wheels.audit.wheelhouse import (
     sha256,
     summarize,
 )
-from verify.web import ORAS, Answer, Client, NotThere, require_plain
+from cuda_wheels.tables.publish_addresses import ORAS
+from verify.web import Answer, Client, NotThere, require_plain
 
 SCHEME = "oci:"
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Callable, TypeVar
 
 from cuda_wheels.audit.wheelhouse import WheelhouseError
+from cuda_wheels.tables.publish_addresses import Variables
 
 TIMEOUT_S = 60
 _T = TypeVar("_T")
@@ -35,19 +36,6 @@ _PARAMETER = re.compile(r'([A-Za-z]+)="([^"]*)"')
 
 class NotThere(WheelhouseError):
     """The server knows no such thing."""
-
-
-@dataclass(frozen=True)
-class Variables:
-    """The variables that user and password are taken from."""
-
-    user: str
-    password: str
-
-
-# The same as for publishing: `sandbox/credentials.py`.
-ORAS = Variables("ORAS_USER", "ORAS_PASS")
-TWINE = Variables("TWINE_USERNAME", "TWINE_PASSWORD")
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from cuda_wheels.audit.wheelhouse import WheelhouseError
+from cuda_wheels.tables.publish_addresses import Variables
 from verify import web
-from verify.web import Client, Variables
+from verify.web import Client
 
 CONTENT = bytes(range(256)) * 40
 WHO = Variables("WHO_USER", "WHO_PASS")

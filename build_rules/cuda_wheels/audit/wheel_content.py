@@ -7,17 +7,13 @@ import csv
 import email.parser
 import hashlib
 import io
-import re
 import zipfile
+
+from cuda_wheels.tables.names import canonical_name
 
 # They sign RECORD, and cannot stand in it with a hash.
 _UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 _ALGORITHMS = ("sha256", "sha384", "sha512")
-
-
-def normalized(name: str) -> str:
-    """A distribution's name as indexes compare it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def content_problems(archive: zipfile.ZipFile, name: str, version: str, tag: str) -> list[str]:
@@ -31,7 +27,10 @@ def content_problems(archive: zipfile.ZipFile, name: str, version: str, tag: str
     )
     parse = email.parser.Parser().parsestr
     metadata = parse(archive.read(f"{folder}/METADATA").decode("utf-8", "replace"))
-    if (normalized(str(metadata["Name"])), metadata["Version"]) != (normalized(name), version):
+    if (canonical_name(str(metadata["Name"])), metadata["Version"]) != (
+        canonical_name(name),
+        version,
+    ):
         found.append(f"its METADATA says {metadata['Name']} {metadata['Version']}.")
     wheel = parse(archive.read(f"{folder}/WHEEL").decode("utf-8", "replace"))
     inside = {str(value) for value in wheel.get_all("Tag", [])}

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cuda_wheels.audit.wheel_content import content_problems, normalized
+from cuda_wheels.audit.wheel_content import content_problems
 from cuda_wheels.tables.accelerators import MACHINES, find_accelerator
 from cuda_wheels.tables.gpu_archs import local_suffix, normalize_arch, runs_on
+from cuda_wheels.tables.names import PIN, canonical_name, pins_of
 from cuda_wheels.tables.rows import version_key
 
 SUMS = "SHA256SUMS"
@@ -27,7 +28,6 @@ SBOM = "sbom.cdx.json"
 TAG_KEYS = ("os", "arch", "accel", "torch", "python", "cuda_arch")
 STATUSES = ("built", "runs")
 
-_PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)", re.MULTILINE)
 # All that a wheelhouse has beside its wheels.
 _OTHERS = re.compile(
     r"SHA256SUMS|manifest\.json|tags\.json|requirements-pypi\.txt|sbom\.cdx\.json"
@@ -128,7 +128,7 @@ def summarize(
         glibc=_text(manifest.get("glibc")),
         date=_text(manifest.get("date")),
         verified=tuple(sorted(verified.items())) if isinstance(verified, dict) else (),
-        packages=tuple(sorted(normalized(str(wheel.get("name"))) for wheel in wheels)),
+        packages=tuple(sorted(canonical_name(str(wheel.get("name"))) for wheel in wheels)),
         skipped=(
             *(
                 (str(one.get("package")), str(one.get("reason")))
@@ -199,11 +199,6 @@ def parse_sums(text: str) -> dict[str, str]:
     return sums
 
 
-def pins_of(requirements: str) -> dict[str, str]:
-    """Normalized name -> version, of a pip-style lock."""
-    return {normalized(name): version for name, version in _PIN.findall(requirements)}
-
-
 def is_inside(path: str) -> bool:
     """Whether a relative path stays in its folder."""
     parts = path.split("/")
@@ -269,7 +264,7 @@ def _file_problems(path: Path) -> list[str]:
 def _twin_problems(wheels: dict[str, dict[str, Any]]) -> list[str]:
     by_name: dict[str, list[str]] = {}
     for file, wheel in wheels.items():
-        by_name.setdefault(normalized(str(wheel.get("name"))), []).append(file)
+        by_name.setdefault(canonical_name(str(wheel.get("name"))), []).append(file)
     return [
         f"{MANIFEST} has two wheels of {name}: {', '.join(sorted(files))}."
         for name, files in sorted(by_name.items())
@@ -288,7 +283,7 @@ def _pins(path: Path) -> tuple[dict[str, str], list[str]]:
     for line in re.sub(r"\\\n", " ", text).splitlines():
         if not line.strip() or line.startswith("#"):
             continue
-        if not _PIN.match(line):
+        if not PIN.match(line):
             found.append(f"{REQUIREMENTS} has the line {line[:80]!r}, which pins nothing.")
         elif not re.search(r"\s--hash=sha256:[0-9a-f]{64}(\s|$)", line):
             found.append(f"{REQUIREMENTS} has no hash of {line.split('==')[0]}.")
@@ -344,8 +339,8 @@ def _wheel_problems(file: Path, entry: dict[str, Any], tags: Tags) -> list[str]:
     if len(parts) not in (5, 6):
         return [*found, "that is no name of a wheel."]
     name, version, (python, abi, platform) = parts[0], parts[1], parts[-3:]
-    said = (normalized(str(entry.get("name"))), str(entry.get("version")))
-    if (normalized(name), version) != said:
+    said = (canonical_name(str(entry.get("name"))), str(entry.get("version")))
+    if (canonical_name(name), version) != said:
         found.append(f"{MANIFEST} says that it is {said[0]} {said[1]}.")
     try:
         with zipfile.ZipFile(file) as archive:
@@ -399,7 +394,7 @@ def _gpu_problems(entry: dict[str, Any], tags: Tags) -> list[str]:
             f"it was compiled for {' '.join(asked)}, but the tags say {' '.join(unasked)} too."
         )
     # flash-attn drops what it has no kernels for, and is not to be used there.
-    floor = CAPABILITY_FLOORS.get(normalized(str(entry.get("name"))), "0.0")
+    floor = CAPABILITY_FLOORS.get(canonical_name(str(entry.get("name"))), "0.0")
     unserved = [
         arch
         for arch in tags.cuda_arch
@@ -510,13 +505,13 @@ def _sbom_problems(
     except (AttributeError, WheelhouseError) as error:
         return [f"{SBOM} cannot be read: {error}"]
     known = {
-        normalized(str(wheel.get("name"))): (wheel.get("version"), wheel.get("sha256"))
+        canonical_name(str(wheel.get("name"))): (wheel.get("version"), wheel.get("sha256"))
         for wheel in wheels.values()
     }
     found = []
     listed = set()
     for component in components:
-        name = normalized(str(component.get("name")))
+        name = canonical_name(str(component.get("name")))
         listed.add(name)
         digests = [
             h.get("content") for h in _objects(component.get("hashes")) if h.get("alg") == "SHA-256"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Mapping
-from urllib.parse import SplitResult, unquote, urlsplit
 
 from pants.core.goals.publish import (
     PublishFieldSet,
@@ -24,6 +22,7 @@ from pants.util.strutil import help_text, softwrap
 
 from cuda_wheels.rules.programs import ProgramProcess
 from cuda_wheels.rules.toolchain import Host
+from cuda_wheels.tables.publish_addresses import parse_address
 from cuda_wheels.tables.rows import Row
 from cuda_wheels.target_types import (
     AccelField,
@@ -34,13 +33,6 @@ from cuda_wheels.target_types import (
     WheelhouseWheelsField,
 )
 from cuda_wheels.wheelhouse_manifest import folder
-
-# A repository's name, as the distribution specification has it.
-_REPOSITORY = re.compile(r"(/[a-z0-9]+([._-]+[a-z0-9]+)*)+")
-
-
-class PublishAddressError(Exception):
-    """An index that a wheelhouse cannot be published to."""
 
 
 class CudaPublishSubsystem(Subsystem):
@@ -131,78 +123,16 @@ CLIENT_VARIABLES = (
     "no_proxy",
 )
 CLIENT_LOCKS = ("bootstrap_lock", "publish_lock")
-# The same as in `sandbox/credentials.py`.
-TWINE_VARIABLES = ("TWINE_USERNAME", "TWINE_PASSWORD")
-ORAS_VARIABLES = ("ORAS_USER", "ORAS_PASS")
 
 
 def destination(address: str, simple_indexes: Mapping[str, str]) -> Destination:
-    """What an address names.
-
-    Raises PublishAddressError for one that is of no known kind, or that has a password in it.
-    """
-    scheme, _, rest = address.partition(":")
-    kinds = {"file": _folder, "oci": _registry, "pypi": _upload_api}
-    found = kinds[scheme](address, rest, simple_indexes) if scheme in kinds else None
-    if found is None:
-        raise _refused(address)
-    return found
-
-
-def _folder(address: str, rest: str, simple_indexes: Mapping[str, str]) -> Destination | None:
-    parts = urlsplit(address)
-    path = unquote(parts.path)
-    if parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
-        return None
-    if not path.startswith("/") or not path.strip("/"):
-        return None
-    return Destination("publish_file", FrozenDict({"index": path}))
-
-
-def _registry(address: str, rest: str, simple_indexes: Mapping[str, str]) -> Destination | None:
-    parts = _web_address(f"https:{rest}" if rest.startswith("//") else rest)
-    if parts is None or not _REPOSITORY.fullmatch(parts.path):
-        return None
-    return Destination(
-        "publish_oci",
-        FrozenDict({"registry": f"{parts.scheme}://{parts.netloc}", "repository": parts.path[1:]}),
-        CLIENT_LOCKS,
-        (*CLIENT_VARIABLES, *ORAS_VARIABLES),
-    )
-
-
-def _upload_api(address: str, rest: str, simple_indexes: Mapping[str, str]) -> Destination | None:
-    if _web_address(rest) is None:
-        return None
-    simple = simple_indexes.get(rest) or f"{rest.rstrip('/')}/simple/"
-    return Destination(
-        "publish_pypi",
-        FrozenDict({"upload": rest, "simple": simple}),
-        CLIENT_LOCKS,
-        (*CLIENT_VARIABLES, *TWINE_VARIABLES),
-    )
-
-
-def _web_address(text: str) -> SplitResult | None:
-    parts = urlsplit(text)
-    plain = "@" not in parts.netloc and not (parts.query or parts.fragment)
-    return parts if parts.scheme in ("http", "https") and parts.netloc and plain else None
-
-
-def _refused(address: str) -> PublishAddressError:
-    hidden = re.sub(r"//[^/\s]*@", "//***@", address)
-    if hidden != address:
-        return PublishAddressError(
-            f"{hidden!r} has a user or password in it, which others would read. Leave them out, and "
-            f"set {' and '.join(TWINE_VARIABLES)} for an upload API or {' and '.join(ORAS_VARIABLES)} "
-            "for an OCI registry, or store them in the keyring."
-        )
-    return PublishAddressError(
-        f"{address!r} is no index that wheelhouses are published to. Write the absolute path of a "
-        "folder (`file:///srv/wheels`), a repository of an OCI registry "
-        "(`oci://registry.example/team/wheels`) or the address of an upload API "
-        "(`pypi:https://wheels.example/`) in `publish_to` or `[cuda-publish].to`."
-    )
+    """What an address names; raises PublishAddressError where it is none."""
+    place = parse_address(address, simple_indexes)
+    request = FrozenDict(place.request)
+    if place.variables is None:
+        return Destination(place.program, request)
+    variables = (*CLIENT_VARIABLES, place.variables.user, place.variables.password)
+    return Destination(place.program, request, CLIENT_LOCKS, variables)
 
 
 @rule

@@ -15,7 +15,7 @@ from pants.testutil.rule_runner import QueryRule, RuleRunner
 from cuda_wheels import register
 from cuda_wheels.goals.publish import (
     CLIENT_LOCKS,
-    PublishAddressError,
+    CLIENT_VARIABLES,
     PublishWheelhouseFieldSet,
     PublishWheelhouseRequest,
     destination,
@@ -28,73 +28,23 @@ ROW = 'arch="amd64", accel="cu130", torch="2.11.0", cuda_arch=["8.0"]'
 
 
 @pytest.mark.parametrize(
-    ("address", "program", "request_"),
+    ("address", "locks", "variables"),
     [
-        ("file:///srv/wheels", "publish_file", {"index": "/srv/wheels"}),
-        ("file:/srv/wheels", "publish_file", {"index": "/srv/wheels"}),
-        ("file://localhost/srv/a%20b", "publish_file", {"index": "/srv/a b"}),
+        # What a folder needs is neither a lock nor a password.
+        ("file:///srv/wheels", (), ()),
+        ("oci://host/a", CLIENT_LOCKS, (*CLIENT_VARIABLES, "ORAS_USER", "ORAS_PASS")),
         (
-            "oci://registry.example:5000/team/wheels",
-            "publish_oci",
-            {"registry": "https://registry.example:5000", "repository": "team/wheels"},
-        ),
-        (
-            "oci:http://localhost:5000/wheels",
-            "publish_oci",
-            {"registry": "http://localhost:5000", "repository": "wheels"},
-        ),
-        (
-            "pypi:https://wheels.example/team",
-            "publish_pypi",
-            {
-                "upload": "https://wheels.example/team",
-                "simple": "https://wheels.example/team/simple/",
-            },
-        ),
-        (
-            "pypi:https://wheels.example/upload/",
-            "publish_pypi",
-            {
-                "upload": "https://wheels.example/upload/",
-                "simple": "https://wheels.example/index/",
-            },
+            "pypi:https://host/",
+            CLIENT_LOCKS,
+            (*CLIENT_VARIABLES, "TWINE_USERNAME", "TWINE_PASSWORD"),
         ),
     ],
 )
-def test_an_address(address: str, program: str, request_: dict[str, str]) -> None:
-    simple = {"https://wheels.example/upload/": "https://wheels.example/index/"}
-    found = destination(address, simple)
-    assert (found.program, dict(found.request)) == (program, request_)
-    # What a folder needs is neither a lock nor a password.
-    assert bool(found.locks) == bool(found.variables) == (program != "publish_file")
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        *(
-            "/srv/wheels",
-            "file:srv",
-            "file://host/srv",
-            "file:///",
-            "https://x/y",
-            "file:///a?b",
-            "",
-        ),
-        *("oci://host", "oci://host/", "oci://host/Upper", "oci:ftp://host/a", "oci:host/a"),
-        *("pypi:wheels.example", "pypi:ftp://x/", "pypi:https://x/?a=b", "pypi:"),
-    ],
-)
-def test_no_address(address: str) -> None:
-    with pytest.raises(PublishAddressError, match="file:///srv/wheels"):
-        destination(address, {})
-
-
-@pytest.mark.parametrize("kind", ["pypi:https:", "oci:", "oci:http:"])
-def test_a_password_in_an_address_is_refused_and_not_repeated(kind: str) -> None:
-    with pytest.raises(PublishAddressError, match="TWINE_PASSWORD") as caught:
-        destination(f"{kind}//ada:correct-horse@host/a", {})
-    assert "correct-horse" not in str(caught.value) and "host/a" in str(caught.value)
+def test_what_a_client_of_an_address_is_given(
+    address: str, locks: tuple[str, ...], variables: tuple[str, ...]
+) -> None:
+    found = destination(address, {})
+    assert (found.locks, found.variables) == (locks, variables)
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ from pants.util.logging import LogLevel
 from cuda_wheels.rules.place import Place
 from cuda_wheels.rules.session_settings import SessionSettings
 from cuda_wheels.subsystem import CudaWheelsSubsystem
+from cuda_wheels.tables.rows import BUILD_PYTHON
 
 PACKAGE = "cuda_wheels"
 CACHE_NAME = "cuda_wheels"
@@ -55,7 +56,7 @@ TOOL_LOCKS = {
 }
 
 # The interpreter of the programs. Neither the user's PATH nor their environment is in a key.
-PROGRAM_PYTHON = "python3.12"
+PROGRAM_PYTHON = f"python{BUILD_PYTHON}"
 PROGRAM_ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 

@@ -48,6 +48,7 @@ from cuda_wheels.rules.toolchain import Host
 from cuda_wheels.tables.accelerators import image_name
 from cuda_wheels.tables.dockerfile import BAKED, render
 from cuda_wheels.tables.images import Image, default_system, image_problems
+from cuda_wheels.tables.names import pins_of
 from cuda_wheels.target_types import (
     AccelField,
     ArchField,
@@ -59,7 +60,6 @@ from cuda_wheels.target_types import (
     ImagePublishToField,
     ImageSystemField,
 )
-from cuda_wheels.wheelhouse_checks import pins_of
 
 CONTEXT = "context"
 OUT = "image.json"

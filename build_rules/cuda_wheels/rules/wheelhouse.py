@@ -35,6 +35,7 @@ from cuda_wheels.rules.stage import StageFailure, program_failure
 from cuda_wheels.rules.toolchain import Host
 from cuda_wheels.rules.wheel import CudaWheelInEnvironmentRequest, FallibleCudaWheel
 from cuda_wheels.subsystem import CudaWheelsSubsystem
+from cuda_wheels.tables.names import pins_of
 from cuda_wheels.tables.rows import Row, row_problems
 from cuda_wheels.target_types import (
     AccelField,
@@ -49,7 +50,6 @@ from cuda_wheels.target_types import (
 )
 from cuda_wheels.wheel_facts import WheelFacts
 from cuda_wheels.wheelhouse_checks import (
-    pins_of,
     requirements_problems,
     row_mismatches,
     set_problems,

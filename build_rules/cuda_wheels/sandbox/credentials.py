@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
+from cuda_wheels.tables.publish_addresses import Variables
+
 
 @dataclass(frozen=True)
 class Credentials:
@@ -18,18 +20,6 @@ class Credentials:
 
     def __bool__(self) -> bool:
         return bool(self.user or self.password)
-
-
-@dataclass(frozen=True)
-class Variables:
-    """The variables that are looked at, as users of the client that they come from know them."""
-
-    user: str
-    password: str
-
-
-TWINE = Variables("TWINE_USERNAME", "TWINE_PASSWORD")
-ORAS = Variables("ORAS_USER", "ORAS_PASS")
 
 
 def find(service: str, variables: Variables) -> Credentials:

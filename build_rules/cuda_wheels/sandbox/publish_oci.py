@@ -38,9 +38,10 @@ from cuda_wheels.audit.release_manifest import (
 )
 from cuda_wheels.audit.wheelhouse import MANIFEST, TAG_KEYS, TAGS, load, sha256
 from cuda_wheels.sandbox import credentials, environment, program
-from cuda_wheels.sandbox.credentials import ORAS, Credentials
+from cuda_wheels.sandbox.credentials import Credentials
 from cuda_wheels.sandbox.program import ProgramError
 from cuda_wheels.sandbox.release import free_name, identity, require_honest, stamp, today
+from cuda_wheels.tables.publish_addresses import ORAS
 
 # A file that is larger is sent in pieces of this size, and never read as a whole.
 CHUNK = 64 * 1024 * 1024

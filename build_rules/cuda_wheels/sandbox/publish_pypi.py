@@ -33,7 +33,7 @@ from cuda_wheels.audit.release_wheel import (
 )
 from cuda_wheels.audit.wheelhouse import MANIFEST, REQUIREMENTS, SUMS, load, pins_of, sha256
 from cuda_wheels.sandbox import credentials, environment, program, source_wheel
-from cuda_wheels.sandbox.credentials import TWINE, Credentials
+from cuda_wheels.sandbox.credentials import Credentials
 from cuda_wheels.sandbox.program import ProgramError
 from cuda_wheels.sandbox.release import (
     free_name,
@@ -43,6 +43,7 @@ from cuda_wheels.sandbox.release import (
     stamp,
     today,
 )
+from cuda_wheels.tables.publish_addresses import TWINE
 
 TIMEOUT_S = 60
 # How often another name is tried where other publishers take each for the same row and date.

@@ -21,6 +21,7 @@ from cuda_wheels.sandbox.program import ProgramError
 from cuda_wheels.sandbox.publish_pypi import PackageIndex
 from cuda_wheels.sandbox.servers_testutil import PASSWORD, USER, Server, package_index
 from cuda_wheels.sandbox.wheel_testutil import refusal_of
+from cuda_wheels.tables.publish_addresses import TWINE
 
 NOBODY = Credentials()
 ROW = "linux-amd64/cu130/torch2.11.0-cp312"
@@ -211,14 +212,14 @@ def test_where_credentials_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("TWINE_USERNAME", "TWINE_PASSWORD"):
             monkeypatch.delenv(name, raising=False)
         keyring.set_keyring(keyring.backends.fail.Keyring())
-        assert not credentials.find("http://x/", credentials.TWINE)
+        assert not credentials.find("http://x/", TWINE)
         keyring.set_keyring(Ring())
         monkeypatch.setenv("TWINE_USERNAME", "ada")
-        found = credentials.find("http://x/", credentials.TWINE)
+        found = credentials.find("http://x/", TWINE)
         assert (found.user, found.password) == ("ada", "of-the-ring")
         assert "of-the-ring" not in repr(found)
         monkeypatch.setenv("TWINE_PASSWORD", "of-the-shell")
-        assert credentials.find("http://x/", credentials.TWINE).password == "of-the-shell"
+        assert credentials.find("http://x/", TWINE).password == "of-the-shell"
     finally:
         keyring.set_keyring(before)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import html
 import json
-import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from urllib.parse import quote
 
 from cuda_wheels.sandbox import environment, program
 from cuda_wheels.sandbox.program import ProgramError
+from cuda_wheels.tables.names import canonical_name, pins_of
 
 MANIFEST = "manifest.json"
 TAGS = "tags.json"
@@ -29,7 +29,6 @@ SBOM = "sbom.cdx.json"
 INDEX = "simple"
 
 _NO_REQUIREMENTS = "# None of the wheels comes with pure packages.\n"
-_PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)", re.MULTILINE)
 # Names the bills of materials of wheelhouses; any fixed value does.
 _NAMESPACE = uuid.UUID("0d8f2ab5-3f6b-5f0c-9d53-55b6f0f4a3d1")
 
@@ -93,7 +92,9 @@ def describe(
         MANIFEST: document(manifest),
         TAGS: document(tags),
         REQUIREMENTS: pure.encode(),
-        SBOM: bill_of_materials(name, manifest, pinned(pure), requires or {}),
+        SBOM: bill_of_materials(
+            name, manifest, tuple(sorted(pins_of(pure).items())), requires or {}
+        ),
         **index(wheels),
     }
     digests = {path: hashlib.sha256(content).hexdigest() for path, content in files.items()}
@@ -107,18 +108,6 @@ def document(value: Any) -> bytes:
     return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def normalized(name: str) -> str:
-    """A distribution's name as an index spells it (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def pinned(requirements: str) -> tuple[tuple[str, str], ...]:
-    """Name and version of every pin in a pip-style lock."""
-    return tuple(
-        sorted((normalized(name), version) for name, version in _PIN.findall(requirements))
-    )
-
-
 # --- the index ---------------------------------------------------------------------------------
 
 
@@ -129,7 +118,7 @@ def index(wheels: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
     """
     projects: dict[str, list[Mapping[str, Any]]] = {}
     for wheel in sorted(wheels, key=lambda wheel: wheel["file"]):
-        projects.setdefault(normalized(wheel["name"]), []).append(wheel)
+        projects.setdefault(canonical_name(wheel["name"]), []).append(wheel)
     names = sorted(projects)
     files = {
         f"{INDEX}/index.html": _page("Simple index", ((f"{name}/", name) for name in names)),
@@ -219,7 +208,7 @@ def bill_of_materials(
     components: dict[str, Component] = {}
     files: dict[str, str] = {}
     for wheel in manifest["wheels"]:
-        key = normalized(wheel["name"])
+        key = canonical_name(wheel["name"])
         files[wheel["file"]] = key
         components[key] = Component(
             name=wheel["name"],
@@ -274,7 +263,7 @@ def _distribution(requirement: str) -> str:
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
-        return normalized(Requirement(requirement).name)
+        return canonical_name(Requirement(requirement).name)
     except InvalidRequirement:
         return ""
 

@@ -26,6 +26,9 @@ from cuda_wheels.tables.gpu_archs import (
 # Pythons that torch 2.9.1 has wheels for.
 PYTHONS: tuple[str, ...] = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
+BUILD_PYTHON = "3.12"
+"""The Python that runs the programs of `sandbox/`, and so the one of the environments they make."""
+
 LOCK_DIRECTORY = "3rdparty/torch"
 
 # What others call our architectures.
