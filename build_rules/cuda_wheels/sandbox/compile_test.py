@@ -24,6 +24,7 @@ from cuda_wheels.sandbox.request import Request
 from cuda_wheels.sandbox.testutil import (
     CHILD_ENV,
     GXX,
+    build_command,
     build_environment,
     build_inputs,
     build_request,
@@ -278,17 +279,8 @@ def test_an_interrupted_build_leaves_no_process_and_no_output(
         "import subprocess; print('sleeping', flush=True); subprocess.run(['sleep', '600'])"
     )
     (tmp_path / "request.json").write_text(json.dumps(request()))
-    code = textwrap.dedent("""
-        import sys
-        from pathlib import Path
-        from cuda_wheels.sandbox import compile, environment, program
-        environment.ensure_bootstrap = lambda *_: Path(sys.argv[2])
-        environment.ensure_environment = lambda *_, **__: Path(sys.argv[3])
-        compile.FIXED = Path("fixed").absolute()
-        program.run(compile.main)
-        """)
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "request.json", str(bootstrap), str(env)],
+        build_command("compile", bootstrap, env),
         env=CHILD_ENV,
         stderr=subprocess.PIPE,
         text=True,

@@ -9,9 +9,7 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import termios
-import textwrap
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ import pytest
 from cuda_wheels.sandbox.shell import exit_code, shell_command
 from cuda_wheels.sandbox.testutil import (
     CHILD_ENV,
+    build_command,
     build_environment,
     build_inputs,
     build_request,
@@ -46,22 +45,6 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
         wheel.writestr("pkg-1.0.dist-info/RECORD", "")
     return name
 """
-
-# The program, with the environments of the test and a fixed path of its own.
-PROGRAM = textwrap.dedent("""
-    import functools, importlib, sys
-    from pathlib import Path
-    from cuda_wheels.sandbox import environment, namespace, program
-    name, isolation, bootstrap, env = sys.argv[2:6]
-    if isolation == "lock":
-        attempts = namespace._ATTEMPTS[3:]
-        namespace.start = functools.partial(namespace.start, attempts=attempts)
-    environment.ensure_bootstrap = lambda *_: Path(bootstrap)
-    environment.ensure_environment = lambda *_, **__: Path(env)
-    module = importlib.import_module("cuda_wheels.sandbox." + name)
-    module.FIXED = Path("fixed").absolute()
-    program.run(module.main)
-    """)
 
 REACH = """
 import urllib.request
@@ -91,7 +74,7 @@ class Place:
 
     def __init__(self, root: Path, bootstrap: Path, env: Path):
         self.root = root
-        self.arguments = (str(bootstrap), str(env))
+        self.environments = (bootstrap, env)
         self.fixed = root / "fixed"
         build_inputs(root, BACKEND)
 
@@ -99,7 +82,7 @@ class Place:
         env = {"TORCH_CUDA_ARCH_LIST": "9.0", "FORCE_CUDA": "1"}
         request = build_request(env=env, **changes)
         (self.root / "request.json").write_text(json.dumps(request))
-        return [sys.executable, "-c", PROGRAM, "request.json", program, isolation, *self.arguments]
+        return build_command(program, *self.environments, isolation=isolation)
 
     def shell(
         self, *arguments: str, stdin: str = "", isolation: str = "best", **changes: Any

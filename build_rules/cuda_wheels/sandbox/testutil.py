@@ -9,6 +9,7 @@ import io
 import os
 import shutil
 import socket
+import sys
 import tarfile
 import threading
 import venv
@@ -119,6 +120,33 @@ def build_request(**changes: Any) -> dict[str, Any]:
         "log": "pkg.log",
         **changes,
     }
+
+
+# The program, with the environments of the test and a fixed path of its own.
+_BUILD_PROGRAM = """
+import functools, importlib, sys
+from pathlib import Path
+from cuda_wheels.sandbox import environment, namespace, program
+name, isolation, bootstrap, env = sys.argv[2:6]
+if isolation == "lock":
+    namespace.start = functools.partial(namespace.start, attempts=namespace._ATTEMPTS[3:])
+environment.ensure_bootstrap = lambda *_: Path(bootstrap)
+environment.ensure_environment = lambda *_, **__: Path(env)
+module = importlib.import_module("cuda_wheels.sandbox." + name)
+module.FIXED = Path("fixed").absolute()
+program.run(module.main)
+"""
+
+
+def build_command(
+    program: str, bootstrap: Path, env: Path, *, isolation: str = "best"
+) -> list[str]:
+    """Runs `compile` or `shell` on `request.json` of the working directory, in these environments.
+
+    With `isolation="lock"` as where namespaces are refused.
+    """
+    arguments = ["request.json", program, isolation, str(bootstrap), str(env)]
+    return [sys.executable, "-c", _BUILD_PROGRAM, *arguments]
 
 
 @dataclass
