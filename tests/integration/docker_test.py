@@ -121,8 +121,16 @@ def test_no_image_is_pinned(checkout: Checkout, image: str) -> None:
     checkout.write("images/pins.py", "BASE_PINS = pins({})\nIMAGE_PINS = pins({})\n")
     try:
         assert "`./pants package images:amd64-cu130`" in _refused(checkout)
+        doctor = checkout.pants("cuda-doctor", env=IN_CONTAINER)
+        assert doctor.returncode == 1, "\n" + doctor.output
+        assert "No toolchain image for amd64 is pinned" in doctor.stdout
+        # Without environments over images nothing of Docker lacks.
+        assert checkout.pants("cuda-doctor").returncode == 0
     finally:
         pin(checkout, image)
+    doctor = checkout.pants("cuda-doctor", env=IN_CONTAINER)
+    assert doctor.returncode == 0, "\n" + doctor.output
+    assert image in doctor.stdout
 
 
 def test_an_image_of_another_architecture(

@@ -45,8 +45,10 @@ class CudaDoctorSubsystem(GoalSubsystem):
         it.
 
         Nothing is changed. The exit code is 1 if something lacks that the environments of
-        `[environments-preview.names]` need: compilers for local ones, the daemon and the pinned
-        images for those in containers (`PANTS_CONFIG_FILES=pants.docker.toml`).
+        `[environments-preview.names]` need: compilers for local ones; for those in containers
+        (`PANTS_CONFIG_FILES=pants.docker.toml`) the daemon, at least one image that is pinned for
+        this machine's architecture, and all those that are. Where no environment is an image,
+        Docker lacks nothing.
         """)
 
 
@@ -72,9 +74,12 @@ async def cuda_doctor(
         for name, target in environments.items()
         if name != "local"
     )
-    pinned = {name: place for name, place in images.items() if not is_unpinned(place[0])}
     # A daemon does not have containers of another architecture than the machine's.
-    usable = {name: place for name, place in pinned.items() if place[1] == arch_of(platform)}
+    usable = {
+        name: (image, arch)
+        for name, (image, arch) in images.items()
+        if arch == arch_of(platform) and not is_unpinned(image)
+    }
     host, surroundings, state = await MultiGet(
         Get(Host),
         Get(Surroundings),
@@ -84,11 +89,9 @@ async def cuda_doctor(
         ),
     )
     lacks_here = machine_problems(host, surroundings)
-    lacks_images = image_problems(state, usable) if images else ()
+    lacks_images = image_problems(state, usable, arch_of(platform)) if images else ()
     console.print_stdout("\n".join(machine_lines(host, surroundings, lacks_here)))
     console.print_stdout("\n".join(("", *docker_lines(state, lacks_images))))
-    if images and not pinned:
-        console.print_stdout("  No image is pinned in images/pins.py.")
     return CudaDoctor(exit_code=1 if (local and lacks_here) or lacks_images else 0)
 
 
@@ -103,14 +106,30 @@ def machine_problems(host: Host, surroundings: Surroundings) -> tuple[str, ...]:
     return (*host_problems(host, Row(arch, "cpu", None, PYTHON)), *cuda_home_problems(surroundings))
 
 
-def image_problems(state: DockerState, places: dict[str, tuple[str, str]]) -> tuple[str, ...]:
-    """What keeps the containers of these environments (name -> image, arch) from running."""
+def image_problems(
+    state: DockerState, places: dict[str, tuple[str, str]], arch: str
+) -> tuple[str, ...]:
+    """What keeps the containers of the pinned environments (name -> image, arch) from running here.
+
+    That there is none for `arch`, this machine's, is a problem too.
+    """
+    unpinned = () if places else (nothing_pinned(arch),)
     if state.fault:
-        return (daemon_problem(state),)
-    return tuple(
+        return (daemon_problem(state), *unpinned)
+    return unpinned + tuple(
         problem
         for name, (image, arch) in sorted(places.items())
         for problem in (*name_problems(image, name), *state_problems(state, image, arch))
+    )
+
+
+def nothing_pinned(arch: str) -> str:
+    """What to do where no environment of an architecture has an image."""
+    return (
+        f"No toolchain image for {arch} is pinned in `IMAGE_PINS` of `images/pins.py`. Build one, "
+        f"such as `./pants package images:{arch}-cu130`, and pin it with `./pants cuda-pin-images "
+        f"--local images:{arch}-cu130`, or without `--local` one that was published. "
+        "docs/docker.md has the steps."
     )
 
 
@@ -131,7 +150,9 @@ def machine_lines(host: Host, surroundings: Surroundings, lacks: Iterable[str]) 
 def docker_lines(state: DockerState, lacks: Iterable[str]) -> list[str]:
     """What the daemon has of ours, each with its size and what removes it."""
     if state.fault:
-        return ["Docker", f"  {daemon_problem(state)}"]
+        problem = daemon_problem(state)
+        more = (f"  lacks: {other}" for other in lacks if other != problem)
+        return ["Docker", f"  {problem}", *more]
     lines = [f"Docker {state.version} at {state.socket}"]
     lines += [f"  lacks: {problem}" for problem in lacks]
     images = {one.id: ", ".join(one.names) for one in state.own_images}

@@ -49,14 +49,28 @@ def test_a_machine_that_lacks_everything() -> None:
 def test_images_that_are_missing() -> None:
     places = {"amd64-cu130": (IMAGE, "amd64"), "amd64-cu128": ("other:1", "amd64")}
     state = DockerState("", images=FrozenDict({IMAGE: DockerImage(ID, "amd64")}))
-    (problem,) = image_problems(state, places)
+    (problem,) = image_problems(state, places, "amd64")
     assert "other:1 is not on this machine" in problem
 
 
 def test_a_daemon_that_does_not_answer_is_one_problem() -> None:
     places = {name: (IMAGE, "amd64") for name in ("amd64-cu130", "amd64-cu128")}
-    assert len(image_problems(DockerState("/x", "stopped"), places)) == 1
-    assert "is stopped" in docker_lines(DockerState("/x", "stopped"), ())[1]
+    state = DockerState("/x", "stopped")
+    problems = image_problems(state, places, "amd64")
+    assert len(problems) == 1
+    title, problem = docker_lines(state, problems)
+    assert title == "Docker" and "is stopped" in problem
+
+
+def test_no_image_for_this_architecture() -> None:
+    (problem,) = image_problems(STATE, {}, "amd64")
+    assert "No toolchain image for amd64 is pinned" in problem
+    assert "`./pants cuda-pin-images --local images:amd64-cu130`" in problem
+    assert docker_lines(STATE, (problem,))[1:] == [f"  lacks: {problem}"]
+    stopped = DockerState("/x", "stopped")
+    problems = image_problems(stopped, {}, "amd64")
+    assert "is stopped" in problems[0] and problems[1:] == (problem,)
+    assert docker_lines(stopped, problems)[2:] == [f"  lacks: {problem}"]
 
 
 def test_what_builds_left() -> None:

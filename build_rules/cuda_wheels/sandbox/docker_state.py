@@ -30,6 +30,8 @@ VOLUME_PREFIX = "pants-named-caches-"
 CACHES_MOUNT = "/pants-named-caches"
 LABEL = "cuda-wheels.accel"
 """A label that every toolchain image has (`tables/dockerfile.py`)."""
+NO_NAME = "<none>:<none>"
+"""What Docker 20.10 lists as the one name of an image that has none."""
 
 Facts = dict[str, Any]
 
@@ -157,7 +159,11 @@ def volumes(client: Any) -> list[Facts]:
 def own_images(client: Any) -> list[Facts]:
     """The toolchain images, by their label, with their sizes in bytes."""
     return [
-        {"id": one["Id"], "names": one.get("RepoTags") or [], "bytes": one["Size"]}
+        {
+            "id": one["Id"],
+            "names": [name for name in one.get("RepoTags") or () if name != NO_NAME],
+            "bytes": one["Size"],
+        }
         for one in client.api.images(filters={"label": LABEL})
     ]
 

@@ -1,7 +1,8 @@
-"""What is said of sockets that lead nowhere. What a daemon tells is read in tests/integration."""
+"""What is said of sockets that lead nowhere. What a daemon tells is read in tests/integration too."""
 
 from __future__ import annotations
 
+import io
 import os
 import socket
 import tempfile
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cuda_wheels.sandbox import docker_state
+from cuda_wheels.sandbox.docker_testutil import LABEL, docker_client
 
 
 def _state(address: str) -> docker_state.Facts:
@@ -41,6 +43,21 @@ def test_who_answers_and_is_no_daemon(tmp_path: Path, monkeypatch: pytest.Monkey
         # Nobody accepts: the SDK gives up.
         monkeypatch.setattr(docker_state, "TIMEOUT_S", 0.2)
         assert _state(f"unix://{tmp_path}/s")["fault"] == "other"
+
+
+def test_toolchain_images_with_and_without_a_name() -> None:
+    labels = f"{docker_state.LABEL}=cpu {LABEL}"
+    with docker_client() as client:
+
+        def build(number: int, **options: str) -> str:
+            file = io.BytesIO(f"FROM scratch\nLABEL {labels} number={number}\n".encode())
+            image, _ = client.images.build(fileobj=file, **options)
+            return str(image.id)
+
+        name = f"cuda-wheels-test/name:{LABEL.rpartition('=')[2]}"
+        ids = build(1), build(2, tag=name)
+        found = {one["id"]: one["names"] for one in docker_state.own_images(client)}
+        assert [found[id] for id in ids] == [[], [name]]
 
 
 def test_pants_daemons_by_their_own_names(tmp_path: Path) -> None:
