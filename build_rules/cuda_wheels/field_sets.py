@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pants.core.goals.package import PackageFieldSet
+from pants.engine.target import FieldSet
 
 from cuda_wheels.tables.rows import Row
 from cuda_wheels.target_types import (
@@ -32,7 +33,7 @@ from cuda_wheels.target_types import (
 
 
 @dataclass(frozen=True)
-class CudaWheelFieldSet(PackageFieldSet):
+class CudaWheelFieldSet(FieldSet):
     """The fields of a `cuda_wheel` target."""
 
     required_fields = (PackageField, WheelSourceField)
@@ -57,6 +58,17 @@ class CudaWheelFieldSet(PackageFieldSet):
     prebuilt: PrebuiltField
     environment: CudaWheelEnvironmentField
     output_path: WheelOutputPathField
+
+
+@dataclass(frozen=True)
+class CudaWheelPackageFieldSet(PackageFieldSet):
+    """A `cuda_wheel` target for the goal `package`.
+
+    Without its environment, which Pants would resolve before any rule of ours is asked, and raise
+    where it cannot be used: `rules/wheel_environment.py` does that.
+    """
+
+    required_fields = CudaWheelFieldSet.required_fields
 
 
 def row_of(field_set: CudaWheelFieldSet) -> Row:

@@ -36,6 +36,7 @@ from cuda_wheels.rules import (
     toolchain,
     toolchain_image,
     wheel,
+    wheel_environment,
     wheelhouse,
 )
 from cuda_wheels.rules import inspect as inspect_rules
@@ -79,6 +80,7 @@ def rules():
         *toolchain.rules(),
         *toolchain_image.rules(),
         *wheel.rules(),
+        *wheel_environment.rules(),
         *wheelhouse.rules(),
     ]
 

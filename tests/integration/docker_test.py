@@ -145,6 +145,17 @@ def test_an_image_of_another_architecture(
         daemon.images.remove(name)
 
 
+@pytest.mark.parametrize("goal", ["package", "cuda-build", "cuda-shell"])
+def test_a_target_of_another_architecture(checkout: Checkout, goal: str) -> None:
+    run = checkout.pants(goal, WHEEL.replace("amd64", "arm64"), env=IN_CONTAINER)
+    assert run.returncode == 1, "\n" + run.output
+    # Nothing was asked, fetched or started for it.
+    assert run.processes == []
+    assert "Traceback" not in run.output and "NoFallbackEnvironment" not in run.output
+    assert "for arm64, but this machine and its Docker daemon are amd64" in run.output
+    assert "`pants.remote-execution.toml`" in run.output
+
+
 @pytest.mark.parametrize(
     ("address", "expected"),
     [

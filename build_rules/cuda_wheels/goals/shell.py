@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pants.core.goals.package import PackageFieldSet
-from pants.core.util_rules.environments import EnvironmentNameRequest, EnvironmentsSubsystem
 from pants.engine.console import Console
 from pants.engine.environment import EnvironmentName
 from pants.engine.goal import Goal, GoalSubsystem
@@ -18,8 +17,8 @@ from cuda_wheels.field_sets import CudaWheelFieldSet
 from cuda_wheels.goals.selection import selected_wheel
 from cuda_wheels.rules.shell import FallibleShell, ShellRequest
 from cuda_wheels.rules.stage import StageFailure
-from cuda_wheels.rules.wheel import FallibleCudaWheel
-from cuda_wheels.target_checks import environment_problems
+from cuda_wheels.rules.wheel import FallibleCudaWheel, check_failure
+from cuda_wheels.rules.wheel_environment import WheelEnvironment, WheelEnvironmentRequest
 
 
 class CudaShellSubsystem(GoalSubsystem):
@@ -62,19 +61,13 @@ def _refused(
 
 @goal_rule
 async def cuda_shell(
-    console: Console,
-    targets: FilteredTargets,
-    options: CudaShellSubsystem,
-    environments: EnvironmentsSubsystem,
+    console: Console, targets: FilteredTargets, options: CudaShellSubsystem
 ) -> CudaShell:
     field_set = selected_wheel("cuda-shell", targets)
-    # Pants raises for such a name, with a traceback.
-    unknown = environment_problems(field_set, environments.names)
-    if unknown:
-        return _refused(console, field_set, StageFailure("check", "\n".join(unknown)))
-    environment = await Get(
-        EnvironmentName, EnvironmentNameRequest, EnvironmentNameRequest.from_field_set(field_set)
-    )
+    place = await Get(WheelEnvironment, WheelEnvironmentRequest(field_set))
+    if place.problems:
+        return _refused(console, field_set, check_failure(place.problems))
+    environment = EnvironmentName(place.name)
     shell = await Get(
         FallibleShell,
         {ShellRequest(field_set, options.args): ShellRequest, environment: EnvironmentName},

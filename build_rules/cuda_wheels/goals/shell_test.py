@@ -4,20 +4,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pants.core.util_rules.environments import EnvironmentNameRequest, EnvironmentsSubsystem
 from pants.engine.addresses import Address
 from pants.engine.environment import EnvironmentName
 from pants.engine.process import InteractiveProcess, InteractiveProcessResult, Process
-from pants.testutil.option_util import (
-    create_goal_subsystem,
-    create_options_bootstrapper,
-    create_subsystem,
-)
+from pants.testutil.option_util import create_goal_subsystem, create_options_bootstrapper
 from pants.testutil.rule_runner import MockEffect, MockGet, mock_console, run_rule_with_mocks
 
 from cuda_wheels.goals.shell import CudaShell, CudaShellSubsystem, cuda_shell
 from cuda_wheels.rules.shell import FallibleShell, ShellRequest
 from cuda_wheels.rules.stage import StageFailure
+from cuda_wheels.rules.wheel_environment import WheelEnvironment, WheelEnvironmentRequest
 from cuda_wheels.sources import FilesSource
 from cuda_wheels.target_types import CudaSourceTarget, CudaWheelTarget
 
@@ -35,6 +31,7 @@ WHEEL = CudaWheelTarget(
 SOURCE = CudaSourceTarget(
     {"source": FilesSource(".")}, Address("packages/thing", target_name="src")
 )
+USABLE = WheelEnvironment("amd64-cu130")
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +42,7 @@ def build_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _run(
-    shell: FallibleShell, names: tuple[str, ...] = ("amd64-cu130",)
+    shell: FallibleShell, place: WheelEnvironment = USABLE
 ) -> tuple[CudaShell, list[tuple[Any, ...]], str]:
     """The goal's result, what was opened, and what it said."""
     seen: list[tuple[Any, ...]] = []
@@ -67,13 +64,12 @@ def _run(
                 console,
                 (SOURCE, WHEEL),
                 create_goal_subsystem(CudaShellSubsystem, args=["-c", "ls"]),
-                create_subsystem(EnvironmentsSubsystem, names={name: "//:local" for name in names}),
             ],
             mock_gets=[
                 MockGet(
-                    output_type=EnvironmentName,
-                    input_types=(EnvironmentNameRequest,),
-                    mock=lambda _: EnvironmentName("amd64-cu130"),
+                    output_type=WheelEnvironment,
+                    input_types=(WheelEnvironmentRequest,),
+                    mock=lambda _: place,
                 ),
                 MockGet(
                     output_type=FallibleShell,
@@ -120,8 +116,8 @@ def test_an_earlier_stage_that_failed_is_reported_and_nothing_is_opened() -> Non
     assert "0001-why.patch" in stderr and "No shell was opened" in stderr
 
 
-def test_an_environment_that_there_is_not_is_no_traceback(process: Process) -> None:
-    result, seen, stderr = _run(FallibleShell(process), names=("amd64-cu128",))
+def test_an_environment_that_cannot_be_used_is_no_traceback(process: Process) -> None:
+    result, seen, stderr = _run(FallibleShell(process), WheelEnvironment(problems=("It is not.",)))
     assert result.exit_code == 1
     assert seen == []
-    assert "'amd64-cu130'" in stderr and "amd64-cu128" in stderr and "No shell" in stderr
+    assert "* It is not." in stderr and "No shell was opened" in stderr

@@ -9,11 +9,6 @@ from typing import Any, Iterable
 
 from pants.base.exceptions import IntrinsicError
 from pants.core.goals.package import BuiltPackage, BuiltPackageArtifact, PackageFieldSet
-from pants.core.util_rules.environments import (
-    EnvironmentNameRequest,
-    EnvironmentsSubsystem,
-    NoFallbackEnvironmentError,
-)
 from pants.engine.addresses import Address
 from pants.engine.environment import EnvironmentName
 from pants.engine.fs import (
@@ -31,7 +26,7 @@ from pants.engine.target import WrappedTarget, WrappedTargetRequest
 from pants.engine.unions import UnionRule
 from pants.util.logging import LogLevel
 
-from cuda_wheels.field_sets import CudaWheelFieldSet
+from cuda_wheels.field_sets import CudaWheelFieldSet, CudaWheelPackageFieldSet
 from cuda_wheels.rules.build_env import BuildEnvLock, BuildEnvLockRequest, lock_problem
 from cuda_wheels.rules.compile import CompiledWheel, CompileRequest, compile_env
 from cuda_wheels.rules.container import Container, engine_problem
@@ -51,9 +46,9 @@ from cuda_wheels.rules.toolchain import (
     host_problems,
     image_problems,
 )
+from cuda_wheels.rules.wheel_environment import WheelEnvironment, WheelEnvironmentRequest
 from cuda_wheels.subsystem import CudaWheelsSubsystem
 from cuda_wheels.tables.glibc import platform_tag
-from cuda_wheels.target_checks import environment_problems
 
 # The platform that a wheel of each `arch` is compiled on.
 PLATFORMS = {"amd64": Platform.linux_x86_64, "arm64": Platform.linux_arm64}
@@ -417,44 +412,32 @@ async def build_requirements(request: BuildRequirementsRequest) -> BuildRequirem
 
 @rule
 async def build_wheel_in_environment(
-    request: CudaWheelInEnvironmentRequest, environments: EnvironmentsSubsystem
+    request: CudaWheelInEnvironmentRequest,
 ) -> FallibleCudaWheel:
-    # Pants raises for such a name, which would end the goal for all wheels.
-    unknown = environment_problems(request.field_set, environments.names)
-    if unknown:
+    environment = await Get(WheelEnvironment, WheelEnvironmentRequest(request.field_set))
+    if environment.problems:
         return FallibleCudaWheel(
-            request.field_set.address, failure=StageFailure("check", "\n".join(unknown))
-        )
-    try:
-        environment = await Get(
-            EnvironmentName,
-            EnvironmentNameRequest,
-            EnvironmentNameRequest.from_field_set(request.field_set),
-        )
-    except NoFallbackEnvironmentError:
-        return FallibleCudaWheel(
-            request.field_set.address,
-            failure=StageFailure("check", f"* {unusable_environment(request.field_set)}"),
+            request.field_set.address, failure=check_failure(environment.problems)
         )
     return await Get(
         FallibleCudaWheel,
-        {CudaWheelRequest(request.field_set): CudaWheelRequest, environment: EnvironmentName},
-    )
-
-
-def unusable_environment(fields: CudaWheelFieldSet) -> str:
-    """Why Pants runs nothing in an environment on this machine, as far as it tells."""
-    return (
-        f"Nothing runs in the environment `{fields.environment.value}` on this machine: it is for "
-        "another platform than this one, or for a cluster that is not in use, and no other may "
-        f"stand in. Build `{fields.arch.value}` wheels on a machine of that architecture, with the "
-        "configuration (`PANTS_CONFIG_FILES`) whose `[environments-preview.names]` says where."
+        {
+            CudaWheelRequest(request.field_set): CudaWheelRequest,
+            EnvironmentName(environment.name): EnvironmentName,
+        },
     )
 
 
 @rule(desc="Package a CUDA wheel", level=LogLevel.DEBUG)
-async def package_wheel(field_set: CudaWheelFieldSet) -> BuiltPackage:
-    wheel = await Get(FallibleCudaWheel, CudaWheelRequest(field_set))
+async def package_wheel(field_set: CudaWheelPackageFieldSet) -> BuiltPackage:
+    wrapped = await Get(
+        WrappedTarget,
+        WrappedTargetRequest(field_set.address, description_of_origin="the goal `package`"),
+    )
+    wheel = await Get(
+        FallibleCudaWheel,
+        CudaWheelInEnvironmentRequest(CudaWheelFieldSet.create(wrapped.target)),
+    )
     if wheel.failure:
         raise CudaWheelError(wheel.error)
     return BuiltPackage(
@@ -476,4 +459,4 @@ async def wheel_files(request: WheelFiles) -> Digest:
 
 
 def rules():
-    return [*collect_rules(), UnionRule(PackageFieldSet, CudaWheelFieldSet)]
+    return [*collect_rules(), UnionRule(PackageFieldSet, CudaWheelPackageFieldSet)]

@@ -6,17 +6,19 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from pants.core.goals.package import BuiltPackage, EnvironmentAwarePackageRequest
 from pants.core.register import rules as core_rules
 from pants.core.util_rules import environments
 from pants.core.util_rules.environments import DockerEnvironmentTarget, LocalEnvironmentTarget
 from pants.engine.addresses import Address
 from pants.engine.platform import Platform
-from pants.testutil.rule_runner import QueryRule, RuleRunner
+from pants.testutil.rule_runner import QueryRule, RuleRunner, engine_error
 
 from cuda_wheels import register
-from cuda_wheels.field_sets import CudaWheelFieldSet
+from cuda_wheels.field_sets import CudaWheelFieldSet, CudaWheelPackageFieldSet
 from cuda_wheels.rules.wheel import (
     PLATFORMS,
+    CudaWheelError,
     CudaWheelInEnvironmentRequest,
     FallibleCudaWheel,
     platform_problem,
@@ -47,6 +49,7 @@ def rule_runner() -> RuleRunner:
             *environments.rules(),
             *register.rules(),
             QueryRule(FallibleCudaWheel, [CudaWheelInEnvironmentRequest]),
+            QueryRule(BuiltPackage, [EnvironmentAwarePackageRequest]),
         ],
         target_types=[
             *register.target_types(),
@@ -246,7 +249,7 @@ def test_a_wheel_is_compiled_natively(arch: str, platform: Platform, refused: bo
         assert "environments-preview" in problem and f"{arch}-cu130" in problem
 
 
-def test_an_image_of_another_platform_is_a_failure_of_its_wheel_alone(
+def test_an_environment_that_cannot_be_used_is_a_failure_of_its_wheel_alone(
     rule_runner: RuleRunner,
 ) -> None:
     here = Platform.create_for_localhost().value
@@ -257,4 +260,11 @@ def test_an_image_of_another_platform_is_a_failure_of_its_wheel_alone(
         files={"images/BUILD": f'docker_environment(name="e", image="an:1", platform="{other}")'},
         options=("--environments-preview-names={'elsewhere': 'images:e'}",),
     )
-    assert "Nothing runs in the environment `elsewhere` on this machine" in error
+    said = "* The environment `elsewhere` is the image an:1 for"
+    assert said in error
+    # And Pants itself does not resolve it for `package`.
+    target = rule_runner.get_target(Address("thing", target_name="wheel"))
+    with engine_error(CudaWheelError, contains=said):
+        rule_runner.request(
+            BuiltPackage, [EnvironmentAwarePackageRequest(CudaWheelPackageFieldSet.create(target))]
+        )
