@@ -10,6 +10,7 @@ from cuda_wheels.field_sets import CudaWheelFieldSet
 from cuda_wheels.rules.wheelhouse import CudaWheelhouseFieldSet
 
 # How many addresses a message names; a whole repository has hundreds.
+_LISTING = "`./pants --filter-target-type=cuda_wheel list packages::`"
 NAMED = 8
 
 
@@ -37,7 +38,7 @@ def selected_wheels(
     if not found and not or_wheelhouses:
         raise NoWheelsSelectedError(
             f"`{goal}` was given no `cuda_wheel` target. Name some, for instance "
-            f"`./pants {goal} packages::`; `./pants list packages::` shows all."
+            f"`./pants {goal} packages::`; {_LISTING} shows all."
         )
     return found
 
@@ -66,7 +67,7 @@ def selected_wheel(goal: str, targets: Iterable[Target]) -> CudaWheelFieldSet:
     if not found:
         raise NoWheelsSelectedError(
             f"`{goal}` was given no `cuda_wheel` target, and needs one: "
-            f"`./pants {goal} ADDRESS`; `./pants list packages::` shows all."
+            f"`./pants {goal} ADDRESS`; {_LISTING} shows all."
         )
     names = [str(field_set.address) for field_set in found]
     named = ", ".join(names[:NAMED])

@@ -35,7 +35,7 @@ def test_an_empty_selection_is_an_error(targets: list[CudaSourceTarget]) -> None
     with pytest.raises(NoWheelsSelectedError) as raised:
         selected_wheels("cuda-lock", targets)
     assert "`cuda-lock` was given no `cuda_wheel`" in str(raised.value)
-    assert "./pants list" in str(raised.value)
+    assert "=cuda_wheel list packages::" in str(raised.value)
 
 
 def test_the_only_wheel_among_the_targets() -> None:

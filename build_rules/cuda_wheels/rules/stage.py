@@ -17,6 +17,9 @@ _NO_DIRECTORY = re.compile(
     r"^\S*mkdir: cannot create directory \W*: No such file or directory\n?", re.M
 )
 
+# Locks lie in a sandbox as in the repository: where that sandbox was says nothing to a user.
+_SANDBOX = re.compile(r"/[^\s'\"`]*pants-sandbox[^\s'\"`/]*/(?=3rdparty/)")
+
 # The exit code that Pants gives a process which it ended for its `timeout_seconds`.
 _TIMEOUT_EXIT_CODE = -15
 # SIGKILL, as Pants and as a container's shell tell of it.
@@ -47,6 +50,7 @@ def program_failure(
     if result.exit_code == 0:
         return None
     message = _NO_DIRECTORY.sub("", result.stderr.decode(errors="replace")).strip()
+    message = _SANDBOX.sub("", message)
     if result.exit_code == _TIMEOUT_EXIT_CODE and timeout:
         message = (
             f"The step was ended after its `timeout` of {timeout} seconds. Finished objects are "

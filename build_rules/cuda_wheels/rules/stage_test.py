@@ -32,6 +32,21 @@ def test_a_program_says_why_it_failed(exit_code: int, stderr: str, message: str)
     assert (failure.stage, failure.message) == ("patch", message)
 
 
+def test_a_lock_is_named_as_in_the_repository() -> None:
+    said = (
+        "/tmp/pants-sandbox-xL071n/3rdparty/torch/a.txt needs packages.\n"
+        "$ cc /tmp/pants-sandbox-xL071n/.compile-1/work/a.c\n"
+        "`/sandboxes/pants-sandbox-1/3rdparty/python/b.txt` and 3rdparty/torch/c.txt"
+    )
+    failure = program_failure("compile", result(1, said))
+    assert failure is not None
+    assert failure.message.splitlines() == [
+        "3rdparty/torch/a.txt needs packages.",
+        "$ cc /tmp/pants-sandbox-xL071n/.compile-1/work/a.c",
+        "`3rdparty/python/b.txt` and 3rdparty/torch/c.txt",
+    ]
+
+
 def test_what_the_script_around_an_action_says_is_left_out() -> None:
     said = "/bin/mkdir: cannot create directory ‘’: No such file or directory\nthe reason\n"
     failure = program_failure("repair", result(1, said))

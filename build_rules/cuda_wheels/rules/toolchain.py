@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping
 
@@ -35,6 +36,7 @@ class Host:
 
     Compared by what can change a wheel: free disk space and GPUs are not compared. `headers` are
     those of `tables.system_headers` that are there, each with a sha256 over its content.
+    `compilers` are the names that `gcc` and `gxx` were looked for by.
     """
 
     machine: str
@@ -48,6 +50,7 @@ class Host:
     cuda_home: CudaHome | None
     headers: FrozenDict[str, str] = FrozenDict()
     image: ToolchainImage | None = None
+    compilers: tuple[str, str] = ("gcc", "g++")
 
     @property
     def toolchain_identity(self) -> str:
@@ -127,8 +130,10 @@ class ProbeResult:
     surroundings: Surroundings
 
 
-def parse_probe(facts: Mapping[str, Any], cuda_home: str | None) -> ProbeResult:
-    """The probe's JSON as values; `cuda_home` is the option that it was asked about."""
+def parse_probe(
+    facts: Mapping[str, Any], cuda_home: str | None, compilers: tuple[str, str] = ("gcc", "g++")
+) -> ProbeResult:
+    """The probe's JSON as values; the others are the options that it was asked about."""
 
     def compiler(name: str) -> Compiler | None:
         found = facts[name]
@@ -140,7 +145,7 @@ def parse_probe(facts: Mapping[str, Any], cuda_home: str | None) -> ProbeResult:
     home = facts["cuda_home"]
     image = facts.get("image")
     if image:
-        cuda_home = image["cuda_home"]
+        cuda_home, compilers = image["cuda_home"], (image["gcc"], image["gxx"])
     return ProbeResult(
         host=Host(
             machine=facts["machine"],
@@ -167,6 +172,7 @@ def parse_probe(facts: Mapping[str, Any], cuda_home: str | None) -> ProbeResult:
                 if image
                 else None
             ),
+            compilers=compilers,
         ),
         surroundings=Surroundings(
             disk_free_gb=float(facts["disk_free_gb"]),
@@ -202,7 +208,8 @@ async def probe(
         env=tuple({**PROGRAM_ENV, "PATH": environment.get("PATH", os.defpath)}.items()),
     )
     result = await Get(ProcessResult, Process, await Get(Process, ProgramProcess, request))
-    return parse_probe(json.loads(result.stdout), options.cuda_home)
+    compilers = (options.c_compiler, options.cxx_compiler)
+    return parse_probe(json.loads(result.stdout), options.cuda_home, compilers)
 
 
 @rule
@@ -239,8 +246,8 @@ def host_problems(host: Host, row: Row) -> tuple[str, ...]:
         problem
         for problem in (
             *_python_problems(host),
-            _missing_compiler(host.gcc, "C compiler", "gcc", "c_compiler"),
-            _missing_compiler(host.gxx, "C++ compiler", "g++", "cxx_compiler"),
+            _missing_compiler(host.gcc, host.compilers[0], "C compiler", "gcc", "c_compiler"),
+            _missing_compiler(host.gxx, host.compilers[1], "C++ compiler", "g++", "cxx_compiler"),
             host.gxx and gcc_problem(row.accel, host.gxx.version),
             host.gxx and _no_cxx_problem(host.gxx),
             _missing_git(host),
@@ -289,12 +296,16 @@ def disk_problems(surroundings: Surroundings, lock_sha256: str) -> tuple[str, ..
     )
 
 
-def _missing_compiler(found: Compiler | None, what: str, package: str, option: str) -> str | None:
+def _missing_compiler(
+    found: Compiler | None, asked: str, what: str, default: str, option: str
+) -> str | None:
     if found is not None:
         return None
+    # Debian's packages are called like the compilers in them.
+    package = asked if re.fullmatch(rf"{re.escape(default)}-\d+", asked) else default
     return (
-        f"`[cuda-wheels].{option}` (by default `{package}`) names no {what} that is there and "
-        f"runs. Install it (`apt-get install {package}`), or name another one there."
+        f"`[cuda-wheels].{option}` is `{asked}`, but no {what} of that name is there and runs. "
+        f"Install it (`apt-get install {package}`), or name another one there."
     )
 
 

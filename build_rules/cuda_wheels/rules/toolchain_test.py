@@ -57,6 +57,26 @@ def test_everything_missing_is_reported_at_once() -> None:
         assert command in problems
 
 
+@pytest.mark.parametrize(
+    ("compilers", "said"),
+    [
+        (
+            ("gcc-13", "/opt/g++"),
+            ("is `gcc-13`", "install gcc-13`", "is `/opt/g++`", "install g++`"),
+        ),
+        (("gcc", "g++-13"), ("is `gcc`", "install gcc`", "is `g++-13`", "install g++-13`")),
+    ],
+)
+def test_a_compiler_that_is_missing_is_called_as_the_option_does(
+    compilers: tuple[str, str], said: tuple[str, ...]
+) -> None:
+    host = parse_probe(_probe_document(gcc=None, gxx=None), None, compilers).host
+    problems = host_problems(host, ROW)
+    assert len(problems) == 2
+    for part in said:
+        assert part in "\n".join(problems)
+
+
 @pytest.mark.parametrize("version", ["16.1.0", "5.4.0"])
 def test_a_gcc_that_nvcc_refuses_is_named(version: str) -> None:
     host = dataclasses.replace(HOST, gxx=Compiler("/usr/bin/g++", version, "bb"))
