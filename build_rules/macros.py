@@ -192,11 +192,15 @@ def wheelhouses(packages, *, without_torch=(), requirements=None, **fields):
 def toolchain_images(*, baked_locks=None, **fields):
     """One `toolchain_image` for each architecture and accelerator: `amd64-cu130`.
 
+    And a `toolchain_image_index` over both architectures where an accelerator exists for both: `cu130`.
+
     `baked_locks` maps such a name to the locks whose build environments are in that image. `fields`
     are shared by all.
     """
+    names = {}
     for arch, accel in toolchain_image_variants():
         name = f"{arch}-{accel}"
+        names.setdefault(accel, []).append(name)
         toolchain_image(
             name=name,
             arch=arch,
@@ -204,3 +208,10 @@ def toolchain_images(*, baked_locks=None, **fields):
             baked_locks=(baked_locks or {}).get(name),
             **fields,
         )
+    for accel, images in names.items():
+        if len(images) > 1:
+            toolchain_image_index(
+                name=accel,
+                images=[f":{name}" for name in images],
+                publish_to=fields.get("publish_to"),
+            )

@@ -256,7 +256,12 @@ def test_every_variant_has_a_toolchain_image() -> None:
         assert name not in images
         images[name] = fields
 
-    symbols = prelude(toolchain_image=image, toolchain_image_variants=image_variants)
+    indexes: dict[str, dict[str, Any]] = {}
+    symbols = prelude(
+        toolchain_image=image,
+        toolchain_image_index=lambda *, name, **fields: indexes.update({name: fields}),
+        toolchain_image_variants=image_variants,
+    )
     symbols["toolchain_images"](baked_locks={"amd64-cu130": ["lock.txt"]}, libraries=["openblas"])
     assert {(one["arch"], one["accel"]) for one in images.values()} == set(image_variants())
     assert {row[:2] for row in symbols["MATRIX"]} <= set(image_variants())
@@ -267,3 +272,7 @@ def test_every_variant_has_a_toolchain_image() -> None:
         "baked_locks": ["lock.txt"],
     }
     assert images["arm64-cpu"]["baked_locks"] is None
+    # One name for both architectures, where both exist.
+    assert indexes["cu130"]["images"] == [":amd64-cu130", ":arm64-cu130"]
+    both = {accel for arch, accel in image_variants() if arch == "arm64"}
+    assert set(indexes) == both and "cu118" not in both

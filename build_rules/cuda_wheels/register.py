@@ -24,6 +24,7 @@ from cuda_wheels.rules import (
     build_env,
     compile,
     container,
+    image_index,
     place,
     prebuilt,
     programs,
@@ -47,6 +48,7 @@ from cuda_wheels.target_types import (
     CudaWheelhouseTarget,
     CudaWheelTarget,
     SourceWheelTarget,
+    ToolchainImageIndexTarget,
     ToolchainImageTarget,
 )
 
@@ -59,6 +61,7 @@ def rules():
         *compile.rules(),
         *container.rules(),
         *doctor.rules(),
+        *image_index.rules(),
         *inspect.rules(),
         *inspect_rules.rules(),
         *lock.rules(),
@@ -91,6 +94,7 @@ def target_types():
         CudaWheelTarget,
         CudaWheelhouseTarget,
         SourceWheelTarget,
+        ToolchainImageIndexTarget,
         ToolchainImageTarget,
     ]
 

@@ -691,3 +691,51 @@ class ToolchainImageTarget(Target):
         it is made of; `./pants publish` pushes it; `./pants cuda-pin-images` writes its digest into
         `images/pins.py`. `toolchain_images` in a BUILD file expands to all of them.
         """)
+
+
+# --------------------------------------------------------------------------------------------
+# toolchain_image_index
+# --------------------------------------------------------------------------------------------
+
+
+class IndexedImagesField(SpecialCasedDependencies):
+    alias: ClassVar[str] = "images"
+    required = True
+    help = help_text("""
+        The addresses of the `toolchain_image` targets that the name serves, one an architecture, for
+        instance `[":amd64-cu130", ":arm64-cu130"]`. Each must be pinned in `images/pins.py` by the
+        digest under which it is published.
+        """)
+
+
+class IndexPublishToField(ImagePublishToField):
+    help = help_text("""
+        The place in a registry that `publish` writes the index to, for instance
+        `registry.example/team`: it becomes `registry.example/team/<name of the target>:<tag>`. The
+        images must be in the same registry. The default is `[cuda-images].publish_to`.
+        """)
+
+
+class IndexOutputPathField(ImageOutputPathField):
+    help = help_text("""
+        The file below `--distdir` that says which images the index is over. The default is
+        `images/<name of the target>.json`.
+        """)
+
+
+class ToolchainImageIndexTarget(Target):
+    alias: ClassVar[str] = "toolchain_image_index"
+    core_fields = (
+        *COMMON_TARGET_FIELDS,
+        IndexedImagesField,
+        IndexPublishToField,
+        IndexOutputPathField,
+    )
+    help = help_text("""
+        One name for the toolchain images of an accelerator on every architecture: an image index, in
+        which a daemon finds the image of its own machine.
+
+        The images are built natively, published and pinned first, each from its own machine.
+        `./pants package` then writes which ones the index is over, `./pants publish` writes the
+        index to the registry, and `./pants cuda-pin-images` its digest into `images/pins.py`.
+        """)

@@ -132,6 +132,57 @@ def test_an_image_is_published_and_pinned_by_its_digest(
         checkout.write("images/pins.py", before)
 
 
+def _push_empty(daemon: docker.DockerClient, folder: Path, name: str, arch: str) -> str:
+    """Push an image of an architecture with nothing in it but a file; its name with its digest."""
+    folder.mkdir()
+    (folder / "file").write_text(arch)
+    (folder / "Dockerfile").write_text("FROM scratch\nCOPY file /file\n")
+    daemon.images.build(path=str(folder), tag=name, platform=f"linux/{arch}")
+    daemon.images.push(name)
+    digest = daemon.images.get_registry_data(name).id
+    daemon.images.remove(name)
+    return f"{name}@{digest}"
+
+
+def test_one_name_is_published_for_two_architectures(
+    checkout: Checkout, daemon: docker.DockerClient, tmp_path: Path
+) -> None:
+    before = (checkout.root / "images/pins.py").read_text()
+    index = "tests/fixtures/index:cu130"
+    checkout.write(
+        "tests/fixtures/index/BUILD",
+        'toolchain_image(name="amd64-cu130", arch="amd64", accel="cu130")\n'
+        'toolchain_image(name="arm64-cu130", arch="arm64", accel="cu130")\n'
+        'toolchain_image_index(name="cu130", images=[":amd64-cu130", ":arm64-cu130"])\n',
+    )
+    try:
+        with oci_registry(tmp_path / "server") as server:
+            to = f"{server.url.removeprefix('http://')}/team"
+            option = f"--cuda-images-publish-to={to}"
+            early = checkout.pants("package", index)
+            assert early.returncode == 1 and "Traceback" not in early.output
+            assert "arm64-cu130 is not pinned in images/pins.py" in early.output
+            pins = {
+                f"{arch}-cu130": _push_empty(daemon, tmp_path / arch, f"{to}/{arch}-cu130", arch)
+                for arch in ("amd64", "arm64")
+            }
+            checkout.write("images/pins.py", f"BASE_PINS = pins({{}})\nIMAGE_PINS = pins({pins})\n")
+            _pants(checkout, "package", index)
+            facts = json.loads((checkout.dist / "images/cu130.json").read_text())
+            assert facts["images"] == {name[:5]: pin for name, pin in pins.items()}
+
+            _pants(checkout, option, "publish", index)
+            _pants(checkout, option, "cuda-pin-images", index)
+            pinned = _pins(checkout)[1]
+            assert pinned == {**pins, "cu130": pinned["cu130"]}
+            for arch in ("amd64", "arm64"):
+                image = daemon.images.pull(pinned["cu130"], platform=f"linux/{arch}")
+                assert image.attrs["Architecture"] == arch
+                daemon.images.remove(image.id, force=True)
+    finally:
+        checkout.write("images/pins.py", before)
+
+
 def test_an_image_of_this_machine_is_pinned_by_its_name(checkout: Checkout) -> None:
     before = (checkout.root / "images/pins.py").read_text()
     facts = _package(checkout)

@@ -1,8 +1,9 @@
-"""What `./pants publish` does with a `toolchain_image`: pushes it to a registry."""
+"""What `./pants publish` does with toolchain images: pushes them, and writes indexes over them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pants.core.goals.publish import (
     PublishFieldSet,
@@ -17,7 +18,12 @@ from pants.engine.rules import Get, collect_rules, rule
 from cuda_wheels.rules.programs import ProgramProcess
 from cuda_wheels.rules.toolchain import Host
 from cuda_wheels.rules.toolchain_image import IMAGE_LOCKS, CudaImagesSubsystem, DockerEnvironment
-from cuda_wheels.target_types import ImageBakedLocksField, ImagePublishToField
+from cuda_wheels.target_types import (
+    ImageBakedLocksField,
+    ImagePublishToField,
+    IndexedImagesField,
+    IndexPublishToField,
+)
 
 
 class PublishImageRequest(PublishRequest):
@@ -31,20 +37,39 @@ class PublishImageFieldSet(PublishFieldSet):
     publish_request_type = PublishImageRequest
     required_fields = (ImageBakedLocksField, ImagePublishToField)
 
+    # The program that publishes, and what its request calls the file that `package` wrote.
+    program: ClassVar[str] = "image_publish"
+    file: ClassVar[str] = "image"
+
     publish_to: ImagePublishToField
+
+
+@dataclass(frozen=True)
+class PublishIndexFieldSet(PublishFieldSet):
+    """The field of a `toolchain_image_index` that says where it goes."""
+
+    publish_request_type = PublishImageRequest
+    required_fields = (IndexedImagesField, IndexPublishToField)
+
+    program: ClassVar[str] = "image_index"
+    file: ClassVar[str] = "index"
+
+    publish_to: IndexPublishToField
 
 
 @rule
 async def publish_image(
     request: PublishImageRequest, options: CudaImagesSubsystem, docker: DockerEnvironment
 ) -> PublishProcesses:
+    fields = request.field_set
+    assert isinstance(fields, (PublishImageFieldSet, PublishIndexFieldSet))
     (path,) = (
         artifact.relpath
         for package in request.packages
         for artifact in package.artifacts
         if artifact.relpath
     )
-    to = request.field_set.publish_to.value or options.publish_to
+    to = fields.publish_to.value or options.publish_to
     if not to:
         where = "neither `publish_to` nor `[cuda-images].publish_to` names a registry"
         return PublishProcesses([PublishPackages((path,), description=where)])
@@ -55,9 +80,9 @@ async def publish_image(
         Process,
         ProgramProcess,
         ProgramProcess.create(
-            "image_publish",
-            {"image": path, "to": to, "dry_run": options.dry_run},
-            description=f"Publish {request.field_set.address}",
+            fields.program,
+            {fields.file: path, "to": to, "dry_run": options.dry_run},
+            description=f"Publish {fields.address}",
             locks=IMAGE_LOCKS,
             input_digest=files,
             env=docker.variables,
@@ -75,4 +100,4 @@ async def publish_image(
 
 
 def rules():
-    return [*collect_rules(), *PublishImageFieldSet.rules()]
+    return [*collect_rules(), *PublishImageFieldSet.rules(), *PublishIndexFieldSet.rules()]

@@ -1,9 +1,9 @@
 """Finds the digests that `images/pins.py` is written with.
 
 Request: `cache`, `bootstrap_lock`, `image_lock`; `bases`, names of images whose digest their
-registry is asked for; or `context`, `repository`, `ca_certs` as of `image_build`, and `to`, the
-place in a registry, or null for the image that this daemon has. The answer goes to stdout as JSON:
-name -> `sha256:...` for bases; `image` -> what wheels are compiled in.
+registry is asked for; or `context`, `repository`, `ca_certs` as of `image_build`, or the whole `name`
+of an index; and `to`, the place in a registry, or null for the image that this daemon has. The answer
+goes to stdout as JSON: name -> `sha256:...` for bases; `image` -> what wheels are compiled in.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ def main(request: dict[str, Any]) -> None:
     if "bases" in request:
         found = bases(client, request["bases"])
     else:
-        context = Path(request["context"])
-        name = image_context.complete(context, request["repository"], request.get("ca_certs"))
-        to = request.get("to")
+        name, to = request.get("name") or _image_name(request), request.get("to")
         found = {"image": published(client, name, to) if to else local(client, name)}
     json.dump(found, sys.stdout, indent=2, sort_keys=True)
     sys.stdout.write("\n")
+
+
+def _image_name(request: dict[str, Any]) -> str:
+    context = Path(request["context"])
+    return image_context.complete(context, request["repository"], request.get("ca_certs"))
 
 
 def bases(client: Any, names: list[str]) -> dict[str, str]:
