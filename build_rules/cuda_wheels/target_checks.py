@@ -12,6 +12,7 @@ import re
 from typing import Iterable, Mapping
 
 from packaging.version import Version
+from pants.core.goals.package import OutputPathField
 from pants.core.util_rules.environments import LOCAL_ENVIRONMENT_MATCHER
 from pants.engine.addresses import Address
 from pants.engine.target import Target
@@ -211,13 +212,13 @@ def system_header_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
     return tuple(problem for problem in problems if problem)
 
 
-def output_path_problems(field_set: CudaWheelFieldSet) -> tuple[str, ...]:
-    """A sentence if the wheel would be written outside of `--distdir`."""
-    path = field_set.output_path.value or ""
+def output_path_problems(field: OutputPathField) -> tuple[str, ...]:
+    """A sentence if a target would be written outside of `--distdir`."""
+    path = field.value or ""
     if not os.path.isabs(path) and ".." not in path.split("/"):
         return ()
     return (
-        f"`output_path` is {path!r}, which leads out of `--distdir`. Name a directory below it, or "
+        f"`output_path` is {path!r}, which leads out of `--distdir`. Name a place below it, or "
         "change `[GLOBAL].pants_distdir`.",
     )
 

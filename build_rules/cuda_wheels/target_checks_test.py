@@ -253,13 +253,13 @@ def test_numbers_that_will_do() -> None:
 
 @pytest.mark.parametrize("path", ["/tmp", "..", "a/../../b"])
 def test_a_wheel_is_written_below_the_distdir(path: str) -> None:
-    (problem,) = output_path_problems(field_set(output_path=path))
+    (problem,) = output_path_problems(field_set(output_path=path).output_path)
     assert repr(path) in problem and "--distdir" in problem
 
 
 @pytest.mark.parametrize("path", [None, "", "wheels/a..b"])
 def test_a_directory_below_the_distdir_is_fine(path: str | None) -> None:
-    assert output_path_problems(field_set(output_path=path)) == ()
+    assert output_path_problems(field_set(output_path=path).output_path) == ()
 
 
 @pytest.mark.parametrize("version", ["2.8.3.post2", "1.0+git1a2b3c4"])

@@ -22,6 +22,7 @@ from pants.util.frozendict import FrozenDict
 from cuda_wheels import image_pins
 from cuda_wheels.rules.addresses import NamedTargets, NamedTargetsRequest
 from cuda_wheels.rules.toolchain_image import LOCAL_REPOSITORY, ToolchainImageFieldSet
+from cuda_wheels.target_checks import output_path_problems
 from cuda_wheels.target_types import (
     IndexedImagesField,
     IndexOutputPathField,
@@ -131,7 +132,11 @@ async def image_index(request: ImageIndexRequest, pins: image_pins.Pins) -> Imag
         for target in named.targets
         if ToolchainImageFieldSet.is_applicable(target)
     ]
-    problems = (*named.problems, *index_problems(named.targets, images, pins.images))
+    problems = (
+        *named.problems,
+        *index_problems(named.targets, images, pins.images),
+        *output_path_problems(fields.output_path),
+    )
     if problems:
         return ImageIndex(fields.address, FrozenDict(), problems)
     return ImageIndex(

@@ -32,7 +32,7 @@ toolchain_image(name="amd64-cpu", arch="amd64", accel="cpu")
 cuda_source(name="src", source=files_source("."))
 toolchain_image_index(name="cu130", images=[":amd64-cu130", ":arm64-cu130"])
 toolchain_image_index(name="twice", images=[":amd64-cu130", ":amd64-cpu", ":none", ":src"])
-toolchain_image_index(name="empty", images=[])
+toolchain_image_index(name="empty", images=[], output_path="../cu130.json")
 """
 
 
@@ -94,4 +94,6 @@ def test_what_is_no_image_and_two_of_one_architecture_are_told(rule_runner: Rule
     assert "`images` names no target" in message and "none" in message
     assert "images:src, which is a `cuda_source`, not a `toolchain_image`" in message
     assert "images:amd64-cpu is not pinned" in message
-    assert "names no `toolchain_image`" in refused(rule_runner, "empty", PINS)
+    message = refused(rule_runner, "empty", PINS)
+    assert "names no `toolchain_image`" in message
+    assert "`output_path` is '../cu130.json', which leads out of `--distdir`" in message

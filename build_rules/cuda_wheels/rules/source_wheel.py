@@ -21,7 +21,7 @@ from cuda_wheels.rules.stage import StageFailure, Tree, program_failure
 from cuda_wheels.rules.toolchain import Host
 from cuda_wheels.sources import GitSource, Source, name_problem, version_problem
 from cuda_wheels.subsystem import CudaWheelsSubsystem
-from cuda_wheels.target_checks import mirror_problems
+from cuda_wheels.target_checks import mirror_problems, output_path_problems
 from cuda_wheels.target_types import (
     ContentsField,
     MetadataField,
@@ -73,6 +73,7 @@ def problems_of(field_set: SourceWheelFieldSet, patches: tuple[Patch, ...] = ())
     contents: Mapping[str, str] = field_set.contents.value or {}
     metadata: Mapping[str, str] = field_set.metadata_lines.value or {}
     problems = [
+        *output_path_problems(field_set.output_path),
         name_problem("`package`", field_set.package.value),
         version_problem("`version`", field_set.version.value),
         None if contents else "`contents` is empty. Name the directories that go into the wheel.",

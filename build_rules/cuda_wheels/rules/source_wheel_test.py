@@ -45,8 +45,12 @@ def test_what_is_no_directory_of_the_tree_or_the_wheel(path: str) -> None:
 def test_everything_wrong_is_said_at_once() -> None:
     patch = Patch("patches/0001-x.patch", PatchHeader("why", cuda=">=13.0"))
     problems = problems_of(
-        field_set(package="a b", version="one", contents={}, metadata={"A": "1\nB: 2"}), (patch,)
+        field_set(
+            package="a b", version="one", contents={}, metadata={"A": "1\nB: 2"}, output_path="../x"
+        ),
+        (patch,),
     )
-    assert len(problems) == 5
-    assert "`contents` is empty" in problems[2]
-    assert "0001-x.patch is limited to rows (CUDA: >=13.0)" in problems[4]
+    assert len(problems) == 6
+    assert "`output_path` is '../x', which leads out of `--distdir`" in problems[0]
+    assert "`contents` is empty" in problems[3]
+    assert "0001-x.patch is limited to rows (CUDA: >=13.0)" in problems[5]

@@ -263,7 +263,7 @@ async def check_spec(
             *gpu_arch_rule_problems(fields),
             *env_problems(fields),
             *system_header_problems(fields),
-            *output_path_problems(fields),
+            *output_path_problems(fields.output_path),
             *prebuilt_problems(fields),
             *environment_problems(fields, environments.names),
             *build_requires.problems,

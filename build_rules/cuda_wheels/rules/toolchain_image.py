@@ -49,6 +49,7 @@ from cuda_wheels.tables.accelerators import image_name
 from cuda_wheels.tables.dockerfile import BAKED, render
 from cuda_wheels.tables.images import Image, default_system, image_problems
 from cuda_wheels.tables.names import pins_of
+from cuda_wheels.target_checks import output_path_problems
 from cuda_wheels.target_types import (
     AccelField,
     ArchField,
@@ -271,6 +272,7 @@ async def image_context(
     missing = sorted(set(image.baked_locks) - {file.path for file in baked})
     problems = (
         *image_problems(image),
+        *output_path_problems(fields.output_path),
         *(
             f"`baked_locks` names {path!r}, which is no file of this repository. Name a lock by its "
             "path from the top, for instance `3rdparty/torch/amd64-cu130-torch2.9.1-cp312.txt`."

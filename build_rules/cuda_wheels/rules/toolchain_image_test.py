@@ -133,7 +133,7 @@ toolchain_image(name="own", arch="amd64", accel="cu130", os="debian11", base_ima
 toolchain_image(name="amd64-cu128", arch="amd64", accel="cu128")
 toolchain_image(name="amd64-rocm6.4", arch="amd64", accel="rocm6.4")
 toolchain_image(name="wrong", arch="amd64", accel="rocm6.4", os="manylinux_2_28",
-                base_image="rockylinux:8", baked_locks=["3rdparty/torch/none.txt"])
+                output_path="/x.json", base_image="rockylinux:8", baked_locks=["3rdparty/torch/none.txt"])
 """,
         }
     )
@@ -213,10 +213,11 @@ def test_rocm_has_a_system_of_its_own(rule_runner: RuleRunner) -> None:
 
 def test_all_that_is_wrong_with_a_target_is_told_at_once(rule_runner: RuleRunner) -> None:
     problems = context(rule_runner, "wrong").problems
-    assert len(problems) == 3
+    assert len(problems) == 4
     assert "AMD publishes its toolkit for Ubuntu alone" in problems[0]
     assert "'rockylinux:8' has no digest" in problems[1]
-    assert "'3rdparty/torch/none.txt'" in problems[2]
+    assert "`output_path` is '/x.json', which leads out" in problems[2]
+    assert "'3rdparty/torch/none.txt'" in problems[3]
 
 
 def test_a_file_of_pins_that_is_none_is_told(rule_runner: RuleRunner) -> None:
