@@ -10,8 +10,9 @@ from cuda_wheels.field_sets import CudaWheelFieldSet
 from cuda_wheels.rules.wheelhouse import CudaWheelhouseFieldSet
 
 # How many addresses a message names; a whole repository has hundreds.
-_LISTING = "`./pants --filter-target-type=cuda_wheel list packages::`"
 NAMED = 8
+
+_LISTING = "`./pants --filter-target-type=cuda_wheel list packages::`"
 
 
 class NoWheelsSelectedError(Exception):

@@ -37,10 +37,10 @@ from cuda_wheels.audit.release_manifest import (
     tag_row,
 )
 from cuda_wheels.audit.wheelhouse import MANIFEST, TAG_KEYS, TAGS, load, sha256
-from cuda_wheels.sandbox import credentials, environment, program
+from cuda_wheels.sandbox import credentials, environment, program, publish_client
 from cuda_wheels.sandbox.credentials import Credentials
 from cuda_wheels.sandbox.program import ProgramError
-from cuda_wheels.sandbox.release import free_name, identity, require_honest, stamp, today
+from cuda_wheels.sandbox.release import free_name, identity, require_honest, stamp
 from cuda_wheels.tables.publish_addresses import ORAS
 
 # A file that is larger is sent in pieces of this size, and never read as a whole.
@@ -62,27 +62,13 @@ class BlobUnknown(Exception):
 
 def main(request: dict[str, Any]) -> None:
     """Publish, and say in a line what became of it."""
-    program.require(
-        request, "cache", "bootstrap_lock", "publish_lock", "house", "row", "registry", "repository"
-    )
-    environment.reexec_in_tools(
-        Path(request["cache"]), Path(request["bootstrap_lock"]), Path(request["publish_lock"])
-    )
-    registry = request["registry"]
-    with tempfile.TemporaryDirectory(dir=request.get("scratch")) as scratch:
-        text = publish(
-            Path(request["house"]),
-            Repository(
-                registry,
-                request["repository"],
-                credentials.find(urlsplit(registry).netloc, ORAS),
-                Path(scratch),
-            ),
-            request["row"],
-            date=request.get("date") or today(),
-            dry_run=bool(request.get("dry_run")),
-        )
-    print(text)
+
+    def repository(scratch: Path) -> Repository:
+        registry = request["registry"]
+        known = credentials.find(urlsplit(registry).netloc, ORAS)
+        return Repository(registry, request["repository"], known, scratch)
+
+    publish_client.run(request, ("registry", "repository"), repository, publish)
 
 
 def publish(

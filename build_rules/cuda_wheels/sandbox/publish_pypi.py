@@ -32,7 +32,7 @@ from cuda_wheels.audit.release_wheel import (
     row_of,
 )
 from cuda_wheels.audit.wheelhouse import MANIFEST, REQUIREMENTS, SUMS, load, pins_of, sha256
-from cuda_wheels.sandbox import credentials, environment, program, source_wheel
+from cuda_wheels.sandbox import credentials, environment, program, publish_client, source_wheel
 from cuda_wheels.sandbox.credentials import Credentials
 from cuda_wheels.sandbox.program import ProgramError
 from cuda_wheels.sandbox.release import (
@@ -41,7 +41,6 @@ from cuda_wheels.sandbox.release import (
     identity_of,
     require_honest,
     stamp,
-    today,
 )
 from cuda_wheels.tables.publish_addresses import TWINE
 
@@ -56,23 +55,12 @@ class AlreadyThere(Exception):
 
 def main(request: dict[str, Any]) -> None:
     """Publish, and say in a line what became of it."""
-    program.require(
-        request, "cache", "bootstrap_lock", "publish_lock", "house", "row", "upload", "simple"
-    )
-    environment.reexec_in_tools(
-        Path(request["cache"]), Path(request["bootstrap_lock"]), Path(request["publish_lock"])
-    )
-    upload, simple = request["upload"], request["simple"]
-    found = credentials.find(upload, TWINE)
-    with tempfile.TemporaryDirectory(dir=request.get("scratch")) as scratch:
-        text = publish(
-            Path(request["house"]),
-            PackageIndex(upload, simple, found, Path(scratch)),
-            request["row"],
-            date=request.get("date") or today(),
-            dry_run=bool(request.get("dry_run")),
-        )
-    print(text)
+
+    def index(scratch: Path) -> PackageIndex:
+        upload = request["upload"]
+        return PackageIndex(upload, request["simple"], credentials.find(upload, TWINE), scratch)
+
+    publish_client.run(request, ("upload", "simple"), index, publish)
 
 
 def publish(
