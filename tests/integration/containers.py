@@ -6,35 +6,29 @@ import contextlib
 import json
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import docker
 import pytest
-from docker.errors import DockerException
 
+from cuda_wheels.sandbox.docker_testutil import PrivateDaemon, answering_daemon
 from images.stand_in import base_image
 from integration.checkout import Checkout
 
 IN_CONTAINER = {"PANTS_CONFIG_FILES": "pants.docker.toml"}
 # What is asked in every session, and never cached.
 EVERY_SESSION = {"Look at the toolchain", "Ask the Docker daemon"}
-_START_TRIES = 120
 
 
-def answering_daemon() -> docker.DockerClient:
-    """The Docker daemon. `.ci/run` has one; elsewhere the test is left out without it."""
-    try:
-        client = docker.from_env(timeout=300)
-        client.ping()
-    except DockerException as error:
-        if os.environ.get("CUDA_WHEELS_DOCKER_TESTS") == "required":
-            raise
-        pytest.skip(f"no Docker daemon answers: {error}")
+@pytest.fixture(scope="module")
+def docker_daemon() -> Iterator[docker.DockerClient]:
+    """This machine's daemon. `.ci/run` has one; elsewhere the tests are left out without it."""
     if os.geteuid():
         pytest.skip("the stand-in image is made by debootstrap, which takes root")
-    return client
+    with contextlib.closing(answering_daemon()) as client:
+        yield client
 
 
 def toolchain_image(checkout: Checkout, daemon: docker.DockerClient) -> str:
@@ -76,25 +70,19 @@ def remove_containers(daemon: docker.DockerClient, checkout: Checkout) -> None:
             container.remove(force=True)
 
 
-class SecondDaemon:
-    """A Docker daemon of the test's own, on a small disk, which it may stop and fill.
+class SecondDaemon(PrivateDaemon):
+    """A daemon of the test's own on a small disk, which takes images over. It runs when it is entered."""
 
-    It has a network namespace of its own, so that it leaves the first one's bridge alone; its
-    containers have no network. A context manager, which ends it and takes everything away.
-    """
-
-    def __init__(self, directory: Path, size_gb: int) -> None:
-        self._directory = directory
+    def __init__(self, folder: Path, size_gb: int) -> None:
+        super().__init__(folder, storage="overlay2")
         self._size = size_gb << 30
-        self._disk = directory / "disk"
+        self._disk = folder / "disk"
+        self.data = self._disk / "docker"
         self._mounts = contextlib.ExitStack()
         self._volumes: list[tuple[str, str]] = []
-        self._process: subprocess.Popen[bytes] | None = None
-        # A socket's path must be short.
-        self.address = f"unix:///run/cuda-wheels-test-{os.getpid()}.sock"
 
-    def __enter__(self) -> SecondDaemon:
-        image = self._directory / "disk.img"
+    def __enter__(self) -> Self:
+        image = self.folder / "disk.img"
         with image.open("wb") as file:
             file.truncate(self._size)
         _run("mkfs.ext4", "-q", str(image))
@@ -104,46 +92,24 @@ class SecondDaemon:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.stop()
+        super().__exit__(*exception)
         self._mounts.close()
 
     def _mount(self, *arguments: str) -> None:
         _run("mount", *arguments)
         self._mounts.callback(_unmount, arguments[-1])
 
-    def start(self) -> None:
-        """Start it; raises AssertionError with the end of its log if it does not answer."""
-        log = self._directory / "dockerd.log"
-        options = ["--data-root", str(self._disk / "docker"), "--exec-root"]
-        options += [str(self._directory / "exec"), "--pidfile", str(self._directory / "pid")]
-        options += ["--host", self.address, "--bridge=none", "--iptables=false"]
-        with log.open("ab") as out:
-            self._process = subprocess.Popen(
-                ["unshare", "--net", "dockerd", *options], stdout=out, stderr=out
-            )
-        for _ in range(_START_TRIES):
-            with contextlib.suppress(DockerException):
-                self.client().ping()
-                # A daemon that ends takes the mounts below its directory away.
-                for source, target in self._volumes:
-                    self._mount("--bind", source, target)
-                return
-            time.sleep(0.5)
-        raise AssertionError(f"dockerd did not start:\n{log.read_text()[-4000:]}")
-
-    def stop(self) -> None:
-        """Stop it and its containers, as an administrator does."""
-        if self._process:
-            self._process.terminate()
-            self._process.wait()
-
-    def client(self) -> docker.DockerClient:
-        """A client of it."""
-        return docker.DockerClient(base_url=self.address, timeout=300)
+    def start(self) -> docker.DockerClient:
+        """Start it, with the volumes that it has taken over."""
+        client = super().start()
+        # A daemon that ends takes the mounts below its directory away.
+        for source, target in self._volumes:
+            self._mount("--bind", source, target)
+        return client
 
     def take(self, daemon: docker.DockerClient, image: str) -> None:
         """Take an image over from another daemon, and the volume with its build environments."""
-        _run("sh", "-c", f"docker save {image} | docker --host {self.address} load")
+        _run("sh", "-c", f"docker save {image} | docker --host {self.host} load")
         found = daemon.images.get(image).id
         for volume in daemon.volumes.list():
             if (volume.attrs.get("Labels") or {}).get("image_name") == found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import threading
 import time
@@ -18,7 +17,7 @@ from integration.containers import (
     EVERY_SESSION,
     IN_CONTAINER,
     SecondDaemon,
-    answering_daemon,
+    docker_daemon,
     remove_containers,
     sandboxes,
     toolchain_image,
@@ -27,12 +26,7 @@ from integration.recipes import address, comment_patch, recipe
 
 WHEEL = address("vecadd")
 PATCH = "tests/fixtures/vecadd/patches/0001-comment.patch"
-
-
-@pytest.fixture(scope="module")
-def daemon() -> Iterator[docker.DockerClient]:
-    with contextlib.closing(answering_daemon()) as client:
-        yield client
+daemon = docker_daemon  # a fixture
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +58,7 @@ def second(
         second.take(daemon, image)
         # Pants talks to the daemon that it met first.
         _end_pantsd(checkout)
-        checkout.environment["DOCKER_HOST"] = second.address
+        checkout.environment["DOCKER_HOST"] = second.host
         yield second
         _end_pantsd(checkout)
         del checkout.environment["DOCKER_HOST"]
@@ -121,7 +115,7 @@ def test_an_image_that_is_deleted_under_a_live_daemon(
         checkout, _package(checkout)
     )
     subprocess.run(
-        f"docker save {image} | docker --host {second.address} load", shell=True, check=True
+        f"docker save {image} | docker --host {second.host} load", shell=True, check=True
     )
     # Its container went with the image, and Pants does not know.
     message = _failed(checkout, _package(checkout))
@@ -162,7 +156,7 @@ def test_a_daemon_that_is_stopped_while_it_compiles(
     for container in left:
         command = f"docker rm -f {container.id[:12]}"
         assert command in shown
-        subprocess.run(f"DOCKER_HOST={second.address} {command}", shell=True, check=True)
+        subprocess.run(f"DOCKER_HOST={second.host} {command}", shell=True, check=True)
     assert second.client().containers.list(all=True) == []
 
 

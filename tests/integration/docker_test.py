@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import uuid
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from integration.checkout import Checkout, Run
 from integration.containers import (
     EVERY_SESSION,
     IN_CONTAINER,
-    answering_daemon,
+    docker_daemon,
     pin,
     remove_containers,
     sandboxes,
@@ -26,12 +25,7 @@ from integration.recipes import address, comment_patch, recipe
 
 WHEEL = address("vecadd")
 PLACES = {"local": {}, "container": IN_CONTAINER}
-
-
-@pytest.fixture(scope="module")
-def daemon() -> Iterator[docker.DockerClient]:
-    with contextlib.closing(answering_daemon()) as client:
-        yield client
+daemon = docker_daemon  # a fixture
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import runpy
@@ -16,17 +15,12 @@ import pytest
 from cuda_wheels.sandbox.servers_testutil import oci_registry
 from images.stand_in import base_image
 from integration.checkout import Checkout, Run
-from integration.containers import answering_daemon
+from integration.containers import docker_daemon
 
 # Small, and locked like a build environment.
 BAKED = "3rdparty/python/wheelhouse-tools.txt"
 IMAGE = "tests/fixtures/image:amd64-baked"
-
-
-@pytest.fixture(scope="module")
-def daemon() -> Iterator[docker.DockerClient]:
-    with contextlib.closing(answering_daemon()) as client:
-        yield client
+daemon = docker_daemon  # a fixture
 
 
 @pytest.fixture(scope="module")

@@ -25,12 +25,12 @@ from pants.util.logging import LogLevel
 from cuda_wheels.rules.place import Place, PlaceKind
 from cuda_wheels.rules.programs import PROGRAM_ENV, ProgramProcess
 from cuda_wheels.rules.toolchain import Host
+from cuda_wheels.tables.docker_faults import FULL_DISK, RESTART_PANTSD, START, no_daemon
 
 # What images/environments names an image that is in no pin.
 NOT_PINNED = "not-pinned"
 
 _ARCHES = {Platform.linux_x86_64: "amd64", Platform.linux_arm64: "arm64"}
-_RESTART_PANTSD = "`kill $(cat .pids/*/pantsd/pid)`"
 
 
 @dataclass(frozen=True)
@@ -226,38 +226,7 @@ def state_problems(state: DockerState, image: str, arch: str) -> tuple[str, ...]
 
 def daemon_problem(state: DockerState) -> str:
     """Why the Docker daemon does not answer, and what to do."""
-    if state.fault == "absent":
-        return (
-            f"No Docker daemon listens at {state.socket}. Install Docker (`apt-get install "
-            "docker.io`) and start it (`systemctl start docker`; without systemd, `dockerd` as "
-            "root). If it listens elsewhere, name its socket: "
-            "`export DOCKER_HOST=unix:///path/to/docker.sock`."
-        )
-    if state.fault == "stopped":
-        return (
-            f"The Docker daemon is stopped: nobody listens at its socket, {state.socket}. Start it: "
-            "`systemctl start docker`, or `dockerd` as root without systemd."
-        )
-    if state.fault == "refused":
-        return (
-            f"You may not use the Docker daemon's socket, {state.socket}: {state.detail}. Join its "
-            "group (`sudo usermod -aG docker $USER`), log in again, and end Pants' daemon, which "
-            f"has the rights of your old login: {_RESTART_PANTSD}."
-        )
-    if state.fault == "remote":
-        return (
-            f"{state.detail}, but Pants 2.17 talks to Docker through Unix sockets only, and mounts "
-            "its sandboxes in the containers, so the daemon must be on this machine. Unset "
-            "DOCKER_HOST, or let it name a socket: `unix:///path/to/docker.sock`."
-        )
-    return (
-        f"The Docker daemon could not be asked{_at(state.socket)}: {state.detail}. Try `docker version` "
-        "there; the daemon's log (`journalctl -u docker`) says more."
-    )
-
-
-def _at(socket: str) -> str:
-    return f" at {socket}" if socket else ""
+    return no_daemon(state.fault or "", state.socket, state.detail)
 
 
 def missing_image(image: str) -> str:
@@ -283,7 +252,7 @@ def stale_problems(image: str, found: str, resolved: str) -> tuple[str, ...]:
     return (
         f"The image {image} is {found} by now, but Pants' daemon still knows {resolved} by that "
         "name, and would compile in that. Give each image a name of its own (toolchain images have "
-        f"a tag that stands for all that they are made of), and end the daemon: {_RESTART_PANTSD}.",
+        f"a tag that stands for all that they are made of), and end the daemon: {RESTART_PANTSD}.",
     )
 
 
@@ -291,19 +260,17 @@ def stale_problems(image: str, found: str, resolved: str) -> tuple[str, ...]:
 _ENGINE_FAULTS = (
     (
         re.compile(r"no space left on device", re.IGNORECASE),
-        "The disk of the Docker daemon is full. `./pants cuda-doctor` shows what builds have left "
-        "on it, and what removes it.",
+        FULL_DISK,
     ),
     (
         re.compile(r"container \w+ is not running|no such container", re.IGNORECASE),
         "The environment's container has stopped or was removed: Docker was restarted, or somebody "
-        f"did it. Pants' daemon holds on to it for as long as it lives. End that: {_RESTART_PANTSD}.",
+        f"did it. Pants' daemon holds on to it for as long as it lives. End that: {RESTART_PANTSD}.",
     ),
     (
         re.compile(r"HyperResponseError|connection (closed|reset|refused)|broken pipe|os error"),
-        "The Docker daemon went away while it was needed. Start it again (`systemctl start docker`, "
-        "or `dockerd` as root), and end Pants' daemon, whose container has stopped with it: "
-        f"{_RESTART_PANTSD}.",
+        f"The Docker daemon went away while it was needed. Start it again ({START}), and end Pants' "
+        f"daemon, whose container has stopped with it: {RESTART_PANTSD}.",
     ),
     (
         re.compile(r"\bDocker\b|docker_execution"),

@@ -91,19 +91,9 @@ def test_names_that_are_refused(image: str, expected: str) -> None:
     assert "images/pins.py" in problem
 
 
-@pytest.mark.parametrize(
-    ("fault", "help"),
-    [
-        ("absent", "apt-get install docker.io"),
-        ("stopped", "systemctl start docker"),
-        ("refused", "usermod -aG docker"),
-        ("remote", "Unset DOCKER_HOST"),
-        ("other", "something else"),
-    ],
-)
-def test_a_daemon_that_does_not_answer(fault: str, help: str) -> None:
-    state = DockerState("/run/docker.sock", fault, "something else")
-    assert help in daemon_problem(state)
+def test_a_daemon_that_does_not_answer() -> None:
+    state = DockerState("/run/docker.sock", "stopped", "something else")
+    assert "nobody listens at its socket, /run/docker.sock" in daemon_problem(state)
     assert state_problems(state, IMAGE, "amd64") == (daemon_problem(state),)
 
 
@@ -140,14 +130,11 @@ def test_the_facts_of_the_daemon() -> None:
             "detail": "",
             "socket": "/run/docker.sock",
             "version": "20.10",
-            "arch": "amd64",
             "images": {
-                IMAGE: {"id": ID, "arch": "amd64", "os": "linux", "user": ""},
+                IMAGE: {"id": ID, "arch": "amd64", "user": ""},
                 "missing:1": None,
             },
-            "containers": [
-                {"id": "12", "image": ID, "state": "exited", "created": 1, "volume": "v"}
-            ],
+            "containers": [{"id": "12", "image": ID, "state": "exited"}],
             "volumes": [{"name": "pants-named-caches-1", "image": ID, "bytes": 7}],
             "own_images": [{"id": ID, "names": [IMAGE], "bytes": 9}],
             "pantsds": ["/src/checkout"],

@@ -1,16 +1,19 @@
-"""The Docker daemon, as the programs that make images talk to it, and its faults in words."""
+"""The Docker daemon, as the programs that make images talk to it, and what it says in our words."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import socket
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from cuda_wheels.sandbox.environment import hide_credentials
 from cuda_wheels.sandbox.program import ProgramError
+from cuda_wheels.tables.docker_faults import FULL_DISK, START, no_daemon
 
-DEFAULT_HOST = "unix:///var/run/docker.sock"
+DEFAULT_SOCKET = "/var/run/docker.sock"
 
 # Sending a large context and the answer of a busy daemon take their time.
 TIMEOUT_S = 600
@@ -18,7 +21,7 @@ TIMEOUT_S = 600
 
 def address() -> str:
     """Where the daemon is."""
-    return os.environ.get("DOCKER_HOST") or DEFAULT_HOST
+    return os.environ.get("DOCKER_HOST") or f"unix://{DEFAULT_SOCKET}"
 
 
 def connect() -> Any:
@@ -26,27 +29,42 @@ def connect() -> Any:
     import docker
     import docker.errors
 
+    where = hide_credentials(address())
+    path = where.removeprefix("unix://")
+    fault = socket_fault(path, TIMEOUT_S) if path != where else None
+    if fault:
+        raise ProgramError(no_daemon(fault.kind, path, fault.detail))
     try:
         client = docker.from_env(timeout=TIMEOUT_S)
         client.ping()
     except (docker.errors.DockerException, OSError) as error:
-        raise ProgramError(no_daemon(str(error))) from error
+        raise ProgramError(no_daemon("other", where, hide_credentials(str(error)))) from error
     return client
 
 
-def no_daemon(reason: str) -> str:
-    """What to do where the daemon does not answer."""
-    where = hide_credentials(address())
-    if "Permission denied" in reason or "PermissionError" in reason:
-        return (
-            f"This user may not talk to the Docker daemon at {where}. Add them to its group "
-            "(`sudo usermod -aG docker $USER`) and log in again, or run a daemon of their own "
-            "(rootless) and name it in DOCKER_HOST."
-        )
-    return (
-        f"No Docker daemon answers at {where}: {hide_credentials(reason)}. Start it "
-        "(`systemctl start docker`, or `dockerd` as root), or name another one in DOCKER_HOST."
-    )
+@dataclass(frozen=True)
+class SocketFault:
+    """Why nobody can be asked at a Unix socket, `absent`, `stopped`, `refused` or `other`."""
+
+    kind: str
+    detail: str
+
+
+def socket_fault(path: str, timeout_s: float) -> SocketFault | None:
+    """What keeps this process from a Unix socket; None if somebody listens there."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(timeout_s)
+        try:
+            probe.connect(path)
+        except FileNotFoundError as error:
+            return SocketFault("absent", str(error))
+        except ConnectionRefusedError as error:
+            return SocketFault("stopped", str(error))
+        except PermissionError as error:
+            return SocketFault("refused", str(error))
+        except OSError as error:
+            return SocketFault("other", str(error))
+    return None
 
 
 @contextlib.contextmanager
@@ -65,7 +83,8 @@ def told(what: str) -> Iterator[None]:
     except (docker.errors.DockerException, *broken) as error:
         raise ProgramError(
             f"{what}: the Docker daemon at {hide_credentials(address())} went away: "
-            f"{hide_credentials(str(error))}. Nothing is left half done: start it, and try again."
+            f"{hide_credentials(str(error))}. Nothing is left half done: start it again ({START}), "
+            "and run the same command."
         ) from error
 
 
@@ -74,10 +93,7 @@ def fault(text: str) -> str:
     text = hide_credentials(text).strip().rstrip(".")
     lower = text.lower()
     if "no space left" in lower:
-        return (
-            f"{text}. The disk of the daemon is full: `docker system df` shows what is on it, "
-            "docs/images.md what may go."
-        )
+        return f"{text}. {FULL_DISK}"
     if "non-zero code: 137" in lower:
         return f"{text}: it was killed, as where the daemon is stopped or memory runs out."
     if any(word in lower for word in ("auth", "denied", "forbidden")):

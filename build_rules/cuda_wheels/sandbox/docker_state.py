@@ -20,9 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cuda_wheels.sandbox import environment, program
+from cuda_wheels.sandbox import daemon, environment, program
 
-DEFAULT_SOCKET = "/var/run/docker.sock"
 TIMEOUT_S = 60  # a daemon has taken more than 10 on a machine with ten times its load
 
 # What Pants 2.17 calls its volumes, and where it mounts them in its containers.
@@ -51,23 +50,22 @@ def state(images: list[str], env: Mapping[str, str], *, leftovers: bool) -> Fact
     import docker
 
     address = env.get("DOCKER_HOST", "")
-    socket = DEFAULT_SOCKET
+    socket = daemon.DEFAULT_SOCKET
     if address.startswith("unix://"):
         socket = address[len("unix://") :]
     elif address:
+        address = environment.hide_credentials(address)
         return _fault("remote", address, f"DOCKER_HOST is {address}")
-    missing = socket_fault(socket)
-    if missing:
-        return missing
+    unreachable = daemon.socket_fault(socket, TIMEOUT_S)
+    if unreachable:
+        return _fault(unreachable.kind, socket, unreachable.detail)
     try:
         client = docker.DockerClient(base_url=f"unix://{socket}", version="auto", timeout=TIMEOUT_S)
-        version = client.version()
         return {
             "fault": None,
             "detail": "",
             "socket": socket,
-            "version": version["Version"],
-            "arch": version["Arch"],
+            "version": client.version()["Version"],
             "images": {name: image_facts(client, name) for name in images},
             "containers": containers(client) if leftovers else [],
             "volumes": volumes(client) if leftovers else [],
@@ -76,25 +74,6 @@ def state(images: list[str], env: Mapping[str, str], *, leftovers: bool) -> Fact
         }
     except (docker.errors.DockerException, OSError) as error:
         return _fault("other", socket, str(error))
-
-
-def socket_fault(socket: str) -> Facts | None:
-    """Why nobody can be asked at a Unix socket; None if somebody can."""
-    import socket as sockets
-
-    with sockets.socket(sockets.AF_UNIX) as probe:
-        probe.settimeout(TIMEOUT_S)
-        try:
-            probe.connect(socket)
-        except FileNotFoundError as error:
-            return _fault("absent", socket, str(error))
-        except ConnectionRefusedError as error:
-            return _fault("stopped", socket, str(error))
-        except PermissionError as error:
-            return _fault("refused", socket, str(error))
-        except OSError as error:
-            return _fault("other", socket, str(error))
-    return None
 
 
 def _fault(kind: str, socket: str, detail: str) -> Facts:
@@ -117,28 +96,17 @@ def image_facts(client: Any, name: str) -> Facts | None:
     return {
         "id": found["Id"],
         "arch": found["Architecture"],
-        "os": found["Os"],
         "user": (found.get("Config") or {}).get("User") or "",
     }
 
 
 def containers(client: Any) -> list[Facts]:
     """The containers that a Pants started, whether they run or not."""
-    found = []
-    for one in client.api.containers(all=True):
-        mounts = {mount.get("Destination"): mount for mount in one.get("Mounts") or ()}
-        if CACHES_MOUNT not in mounts:
-            continue
-        found.append(
-            {
-                "id": one["Id"][:12],
-                "image": one["ImageID"],
-                "state": one["State"],
-                "created": one["Created"],
-                "volume": mounts[CACHES_MOUNT].get("Name"),
-            }
-        )
-    return found
+    return [
+        {"id": one["Id"][:12], "image": one["ImageID"], "state": one["State"]}
+        for one in client.api.containers(all=True)
+        if any(mount.get("Destination") == CACHES_MOUNT for mount in one.get("Mounts") or ())
+    ]
 
 
 def volumes(client: Any) -> list[Facts]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_wheels.sandbox import docker_state
+from cuda_wheels.sandbox import daemon, docker_state
 from cuda_wheels.sandbox.docker_testutil import LABEL, docker_client
 
 
@@ -24,16 +24,16 @@ def test_no_socket(tmp_path: Path) -> None:
 
 
 def test_a_socket_that_a_stopped_daemon_left(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as daemon:
-        daemon.bind(str(tmp_path / "docker.sock"))
-        daemon.listen()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "docker.sock"))
+        listener.listen()
     assert _state(f"unix://{tmp_path}/docker.sock")["fault"] == "stopped"
 
 
 def test_a_daemon_elsewhere() -> None:
-    found = _state("tcp://127.0.0.1:2375")
+    found = _state("tcp://ada:secret@127.0.0.1:2375")
     assert found["fault"] == "remote"
-    assert "tcp://127.0.0.1:2375" in found["detail"]
+    assert "127.0.0.1:2375" in found["detail"] and "secret" not in str(found)
 
 
 def test_who_answers_and_is_no_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +51,7 @@ def test_toolchain_images_with_and_without_a_name() -> None:
 
         def build(number: int, **options: str) -> str:
             file = io.BytesIO(f"FROM scratch\nLABEL {labels} number={number}\n".encode())
-            image, _ = client.images.build(fileobj=file, **options)
+            image, _ = client.images.build(fileobj=file, rm=True, **options)
             return str(image.id)
 
         name = f"cuda-wheels-test/name:{LABEL.rpartition('=')[2]}"
@@ -70,19 +70,19 @@ def test_pants_daemons_by_their_own_names(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 def test_a_socket_of_others() -> None:
-    with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX) as daemon:
+    with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX) as listener:
         os.chmod(directory, 0o755)
-        daemon.bind(f"{directory}/docker.sock")
+        listener.bind(f"{directory}/docker.sock")
         os.chmod(f"{directory}/docker.sock", 0o660)
-        daemon.listen()
+        listener.listen()
         read, write = os.pipe()
         pid = os.fork()
         if pid == 0:
             os.setgroups([])
             os.setgid(65534)
             os.setuid(65534)
-            found = docker_state.socket_fault(f"{directory}/docker.sock") or {}
-            os.write(write, str(found.get("fault")).encode())
+            found = daemon.socket_fault(f"{directory}/docker.sock", 60)
+            os.write(write, str(found and found.kind).encode())
             os._exit(0)
         os.waitpid(pid, 0)
         assert os.read(read, 100) == b"refused"

@@ -1,4 +1,4 @@
-"""The Docker daemon of this machine, for tests, whose images they remove; and one of their own."""
+"""The Docker daemon of this machine, for tests, whose images they remove; and daemons of their own."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, Self
 
 import docker
 import docker.errors
@@ -25,6 +26,7 @@ LABEL = f"cuda-wheels.test={uuid.uuid4().hex}"
 """A label of all images that the tests of this process build: others build theirs on the same daemon."""
 
 TIMEOUT_S = 600  # for one answer of a daemon whose machine is busy
+START_S = 120
 
 
 def told(action: Callable[[], Any]) -> str:
@@ -34,16 +36,27 @@ def told(action: Callable[[], Any]) -> str:
     return str(raised.value)
 
 
-@contextlib.contextmanager
-def docker_client() -> Iterator[Any]:
-    """A client of the daemon; skips the test where none answers, unless `.ci/run` says it must."""
+def unavailable(reason: str) -> NoReturn:
+    """Leave the test out for want of Docker, or fail it where `.ci/run` says that there must be one."""
+    if os.environ.get("CUDA_WHEELS_DOCKER_TESTS") == "required":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def answering_daemon() -> Any:
+    """A client of this machine's daemon; the test ends, see `unavailable`, where none answers."""
     try:
         client = docker.from_env(timeout=TIMEOUT_S)
         client.ping()
     except (docker.errors.DockerException, OSError) as error:
-        if os.environ.get("CUDA_WHEELS_DOCKER_TESTS") == "required":
-            raise
-        pytest.skip(f"no Docker daemon answers here (`apt-get install docker.io`): {error}")
+        unavailable(f"no Docker daemon answers here (`apt-get install docker.io`): {error}")
+    return client
+
+
+@contextlib.contextmanager
+def docker_client() -> Iterator[Any]:
+    """A client of this machine's daemon, which takes the images with LABEL away at the end."""
+    client = answering_daemon()
     try:
         yield client
     finally:
@@ -71,60 +84,73 @@ def _remove_images(client: Any) -> None:
 class PrivateDaemon:
     """A daemon of the test's own, which it may stop and whose disk it may fill.
 
-    It has no network. As a context manager it ends with all that it has.
+    It has a network namespace of its own: without a bridge a daemon removes `docker0`, that of the
+    machine's. Its containers have no network. By default it keeps layers as plain copies, which any
+    file system takes. As a context manager it ends with all that it has.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, storage: str = "vfs") -> None:
         self.folder = folder
-        self.host = f"unix://{folder}/docker.sock"
+        self.data = folder / "data"
+        # The path of a socket must be short, and of those below `--exec-root`.
+        self._sockets = tempfile.TemporaryDirectory()
+        self.host = f"unix://{self._sockets.name}/docker.sock"
+        self._exec = f"{self._sockets.name}/exec"
+        self._storage = storage
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Any:
-        """Start it; returns a client of it."""
+        """Start it; returns a client of it. The test ends, see `unavailable`, if it does not answer."""
         if shutil.which("dockerd") is None or os.geteuid():
-            pytest.skip("a daemon of the test's own takes root and `dockerd`")
-        # A network of its own: without a bridge a daemon removes `docker0`, the machine's daemon's.
+            unavailable("a daemon of the test's own takes root and `dockerd`")
         command = ["unshare", "--net", "dockerd"]
-        command += ["--host", self.host, "--data-root", str(self.folder / "data")]
-        command += ["--exec-root", str(self.folder / "exec"), "--pidfile", str(self.folder / "pid")]
-        # Neither layers in other file systems nor the machine's firewall have to be possible here.
-        command += ["--storage-driver", "vfs", "--bridge", "none", "--iptables=false"]
+        command += ["--host", self.host, "--data-root", str(self.data)]
+        command += ["--exec-root", self._exec, "--pidfile", str(self.folder / "pid")]
+        # The machine's firewall does not have to be possible here.
+        command += ["--storage-driver", self._storage, "--bridge", "none", "--iptables=false"]
         log = self.folder / "log"
         with log.open("ab") as out:
             self._process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
-        for _ in range(600):
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline and self._process.poll() is None:
             with contextlib.suppress(docker.errors.DockerException, OSError):
-                client = docker.DockerClient(base_url=self.host, version="auto", timeout=120)
+                client = self.client()
                 client.ping()
                 return client
-            if self._process.poll() is not None:
-                break
             time.sleep(0.1)
         self.stop()
-        pytest.skip(f"no second Docker daemon starts here: {log.read_text()[-2000:]}")
+        unavailable(f"no second Docker daemon starts here: {log.read_text()[-4000:]}")
+
+    def client(self) -> Any:
+        """A client of it."""
+        return docker.DockerClient(base_url=self.host, version="auto", timeout=TIMEOUT_S)
 
     def stop(self) -> None:
-        """End it, as a reboot would."""
+        """Stop it and its containers, as a reboot or an administrator does."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait()
             self._process = None
 
-    def __enter__(self) -> PrivateDaemon:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.stop()
+        # A daemon that did not come up leaves its mount of this.
+        if self.data.is_mount():
+            subprocess.run(["umount", "--recursive", str(self.data)], check=True)
+        self._sockets.cleanup()
 
 
 class Line:
     """A connection to a daemon that the test may cut: it listens at `host`, and hands on."""
 
-    def __init__(self, path: Path, daemon: str) -> None:
-        self.host = f"unix://{path}"
+    def __init__(self, host: str, daemon: str) -> None:
+        self.host = host
         self._daemon = daemon.removeprefix("unix://")
         self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(path))
+        self._listener.bind(host.removeprefix("unix://"))
         self._listener.listen()
         self._ends: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import docker
 import pytest
 
 from cuda_wheels.sandbox import image_build
-from cuda_wheels.sandbox.docker_testutil import Line, PrivateDaemon, told
+from cuda_wheels.sandbox.docker_testutil import TIMEOUT_S, Line, PrivateDaemon, told
 from cuda_wheels.sandbox.program import ProgramError
 
 NAME = "cuda-wheels-test/amd64-cpu:0123456789abcdef"
@@ -35,12 +34,12 @@ int main(void) {
 
 
 @pytest.fixture
-def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrivateDaemon]:
-    # A socket's path must be short.
-    with tempfile.TemporaryDirectory() as folder:
-        with PrivateDaemon(Path(folder)) as daemon:
-            monkeypatch.setenv("DOCKER_HOST", daemon.host)
-            yield daemon
+def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PrivateDaemon]:
+    folder = tmp_path / "daemon"
+    folder.mkdir()
+    with PrivateDaemon(folder) as daemon:
+        monkeypatch.setenv("DOCKER_HOST", daemon.host)
+        yield daemon
 
 
 def context(folder: Path, seconds: int) -> Path:
@@ -117,8 +116,8 @@ def test_a_connection_that_breaks_is_told_and_leaves_nothing(
     daemon: PrivateDaemon, tmp_path: Path
 ) -> None:
     direct = daemon.start()
-    line = Line(daemon.folder / "line.sock", daemon.host)
-    client = docker.DockerClient(base_url=line.host, version="auto", timeout=120)
+    line = Line(f"{daemon.host}.line", daemon.host)
+    client = docker.DockerClient(base_url=line.host, version="auto", timeout=TIMEOUT_S)
     folder = context(tmp_path / "context", 600)
     building = Building(client, folder)
     building.wait_for("Running in")
@@ -135,7 +134,7 @@ def test_a_connection_that_breaks_is_told_and_leaves_nothing(
 
 
 def test_a_full_disk_is_told_and_leaves_no_image(daemon: PrivateDaemon, tmp_path: Path) -> None:
-    data = daemon.folder / "data"
+    data = daemon.data
     data.mkdir()
     mounted = ["mount", "-t", "tmpfs", "-o", "size=24m", "none", str(data)]
     if subprocess.run(mounted, capture_output=True, check=False).returncode:
@@ -147,7 +146,7 @@ def test_a_full_disk_is_told_and_leaves_no_image(daemon: PrivateDaemon, tmp_path
         large.write_bytes(bytes(32 * 1024 * 1024))
         (folder / "Dockerfile").write_text("FROM scratch\nCOPY large /large\n")
         message = told(lambda: build(client, folder))
-        assert message.startswith(f"{NAME} was not built") and "docker system df" in message
+        assert message.startswith(f"{NAME} was not built") and "./pants cuda-doctor" in message
         assert image_build.find(client, NAME) is None
 
         large.unlink()
