@@ -111,7 +111,7 @@ def _execution(folder: Path) -> None:
                     *("package", address("vecadd")),
                 ],
                 cwd=checkout.root,
-                env=checkout._environment({}),
+                env=checkout.process_environment({}),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,

@@ -167,7 +167,7 @@ class Checkout:
                     *arguments,
                 ],
                 cwd=self.root,
-                env=self._environment(env),
+                env=self.process_environment(env),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -179,7 +179,8 @@ class Checkout:
             f"pantsd did not start in {_ATTEMPTS} attempts:\n{done.stdout}{done.stderr}"
         )
 
-    def _environment(self, env: Mapping[str, str] | None) -> dict[str, str]:
+    def process_environment(self, env: Mapping[str, str] | None) -> dict[str, str]:
+        """That of a run of `./pants`: the caller's, without what leads its Python elsewhere."""
         inherited = {
             name: value
             for name, value in os.environ.items()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import signal
+import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,6 +91,61 @@ def test_a_target_is_built_where_its_environment_is(
             assert facts["toolchain"]["image_id"] == daemon.images.get(image).id
             assert facts["toolchain"]["base"] == daemon.images.get(base_image(daemon)).id
             assert facts["compile"]["gcc"].startswith("10.")
+
+
+def test_another_image_is_another_key_and_an_unrelated_file_is_none(
+    checkout: Checkout, daemon: docker.DockerClient, image: str
+) -> None:
+    _change(checkout)
+    assert "Compile" in _stages(_package(checkout, IN_CONTAINER))
+    checkout.write("docs/unrelated.md", str(uuid.uuid4()))
+    checkout.write("images/unrelated.md", str(uuid.uuid4()))
+    again = _package(checkout, IN_CONTAINER)
+    assert again.returncode == 0 and _stages(again) == [], "\n" + again.output
+
+    with _another_line(daemon, image) as other:
+        pin(checkout, other)
+        try:
+            assert _starts(checkout, "Compile")
+        finally:
+            pin(checkout, image)
+
+
+@contextlib.contextmanager
+def _another_line(daemon: docker.DockerClient, image: str) -> Iterator[str]:
+    """The image with another line in its Dockerfile; its containers and volumes go with it."""
+    name = f"{image.split(':')[0]}-other:{uuid.uuid4().hex}"
+    file = io.BytesIO(f"FROM {image}\nLABEL another=line\n".encode())
+    built, _ = daemon.images.build(fileobj=file, tag=name, rm=True)
+    try:
+        yield name
+    finally:
+        for container in daemon.api.containers(all=True, filters={"ancestor": built.id}):
+            daemon.api.remove_container(container["Id"], force=True)
+        for volume in daemon.volumes.list(filters={"label": f"image_name={built.id}"}):
+            volume.remove()
+        daemon.images.remove(name)
+
+
+def _starts(checkout: Checkout, stage: str) -> bool:
+    """Whether a run in the container starts a process of a stage; the run is ended then.
+
+    An image's first one makes a build environment, which is not waited for.
+    """
+    command = [str(checkout.root / "pants"), "--no-dynamic-ui", "--level=info"]
+    command += ["--cuda-wheels-gpu-archs=9.0", "package", WHEEL]
+    with subprocess.Popen(
+        command,
+        cwd=checkout.root,
+        env=checkout.process_environment(IN_CONTAINER),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as run:
+        assert run.stderr is not None
+        started = any(f"Starting: {stage} " in line for line in run.stderr)
+        run.send_signal(signal.SIGINT)
+    return started
 
 
 def _refused(checkout: Checkout, env: dict[str, str] | None = None) -> str:

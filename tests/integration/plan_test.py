@@ -39,7 +39,7 @@ def plan(checkout: Checkout) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, ".ci/plan", "--since", "HEAD"],
         cwd=checkout.root,
-        env=checkout._environment(None),
+        env=checkout.process_environment(None),
         capture_output=True,
         text=True,
         check=False,
@@ -86,7 +86,7 @@ def test_pants_takes_what_the_preparation_hands_on(checkout: Checkout) -> None:
         "REMOTE_CACHE_ADDRESS": "grpc://127.0.0.1:9",
     }
     command = ["bash", ".ci/prepare"]
-    environment = checkout._environment(settings)
+    environment = checkout.process_environment(settings)
     subprocess.run(command, cwd=checkout.root, env=environment, check=True)
     handed_on = dict(line.split("=", 1) for line in file.read_text().splitlines())
     assert set(handed_on) >= {"PANTS_CONFIG_FILES", "PANTS_REMOTE_STORE_ADDRESS"}
