@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cuda_wheels.sandbox.servers_testutil import on_small_disk
 from integration.checkout import link_shared
 
 LOCK = Path("3rdparty/python/remote.txt")
@@ -257,12 +258,14 @@ def token(subject: str, *, secret: str = SECRET, seconds: int = 86_400) -> str:
 class Cluster:
     """A server as users deploy it, with redis-server; as a context manager.
 
-    With `execution` it has a queue, and PostgreSQL for it. With `tls` clients speak `grpcs` to it.
+    With `execution` it has a queue, and PostgreSQL for it. With `tls` clients speak `grpcs` to it. With
+    `disk` its store lies on a disk of that size (`200k`), which the server alone sees.
     """
 
     root: Path
     execution: bool = False
     tls: bool = False
+    disk: str | None = None
     port: int = field(default_factory=free_port)
     workers: dict[str, Worker] = field(default_factory=dict)
 
@@ -306,6 +309,8 @@ class Cluster:
 
     def start_server(self) -> None:
         argv = [str(self._venv / "bin/bgd"), "server", "start", str(self.root / "buildgrid.yml")]
+        if self.disk:
+            argv = on_small_disk(self.store, self.disk, argv)
         server = self._server = Service(argv, self.root / f"server-{time.monotonic_ns()}.log")
         server.start()
         wait_for(lambda: listens(self.port) or server.died(), f"{argv} listens")
@@ -344,15 +349,19 @@ class Cluster:
 
     def _index_settings(self) -> dict[str, Any]:
         """What pip is configured to use on this machine, as the file of a worker says it."""
-        listing = _run([str(self._venv / "bin/python"), "-m", "pip", "config", "list"])
+        python = str(self._venv / "bin/python")
+        listing = _run([python, "-m", "pip", "config", "list"])
         values = {}
         for line in listing.splitlines():
             key, _, value = line.partition("=")
             values[key.rpartition(".")[2]] = ast.literal_eval(value)
-        indexes = [*values.get("index-url", "").split(), *values.get("extra-index-url", "").split()]
+        # What pip asks where nothing is configured, which no file of this project names.
+        default = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
+        index = values.get("index-url") or _run([python, "-c", default])
+        indexes = [*index.split(), *values.get("extra-index-url", "").split()]
         proxies = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY")
         return {
-            **({"indexes": indexes} if indexes else {}),
+            "indexes": indexes,
             "find_links": values.get("find-links", "").split(),
             "ca_certs": values.get("cert") or os.environ.get("SSL_CERT_FILE"),
             "proxies": {name: os.environ[name] for name in proxies if name in os.environ},
@@ -383,6 +392,7 @@ class Cluster:
         user = unprivileged()
         # Every directory above must let the other user pass, and the path of a socket is short.
         home = Path(tempfile.mkdtemp(prefix="postgres-", dir="/tmp"))
+        home.chmod(0o755)
         if user:
             shutil.chown(home, user, user)
         env = {"PATH": os.defpath, "LC_ALL": "C", "HOME": str(home)}

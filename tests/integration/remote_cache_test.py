@@ -155,6 +155,22 @@ def test_a_corrupted_blob_never_becomes_a_wheel(
     assert _wheel(checkout) == wheel
 
 
+def test_a_full_store_costs_a_build(tmp_path: Path, checkout: Checkout, wheel: bytes) -> None:
+    with Cluster(tmp_path / "cluster", disk=str(len(wheel) // 2)) as full:
+        for subject, more in ((WRITERS, MAY_WRITE), (READERS, {})):
+            store = _empty_store(tmp_path / subject)
+            run = _package(checkout, cluster.client(full, subject), store, more)
+            assert STAGES[0] in run.completed
+            assert _wheel(checkout) == wheel
+            assert run.counters["remote_cache_requests_cached"] == 0
+            if subject == WRITERS:
+                assert run.counters["remote_cache_write_errors"] > 0
+                assert (
+                    "Failed to write to remote cache (1 occurrences so far): ResourceExhausted"
+                    in (run.output)
+                )
+
+
 def test_a_server_that_is_away_costs_a_build(
     tmp_path: Path, server: Cluster, checkout: Checkout, wheel: bytes
 ) -> None:

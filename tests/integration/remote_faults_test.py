@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import signal
@@ -177,4 +178,59 @@ def test_a_server_that_is_away_is_an_error(server: Cluster, checkout: Checkout) 
         server.start_server()
     assert run.returncode == 1
     assert "Unavailable" in run.output, run.output
+    assert checkout.wheels() == []
+
+
+def _is_right_or_none(server: Cluster, checkout: Checkout, run: Run, content: bytes) -> None:
+    """The wheel of `content`; or an error, of Pants or of the worker, which has read other bytes."""
+    if run.returncode == 0:
+        assert _wheel(checkout) == content
+        return
+    assert checkout.wheels() == []
+    assert "Traceback" not in run.output
+    if "Remote CAS gave wrong digest" not in run.output:
+        assert "Too many failures from server" in run.output, run.output
+        assert "of the store has the sha256" in server.work()[-1].error
+
+
+@pytest.mark.parametrize("stage", ["compile", "repair"])
+def test_a_corrupted_blob_never_becomes_a_wheel(
+    tmp_path: Path, server: Cluster, checkout: Checkout, stage: str
+) -> None:
+    before = set(server.blobs())
+    _change(checkout)
+    run = _package(checkout)
+    assert run.returncode == 0, "\n" + run.output
+    content = _wheel(checkout)
+    repaired = hashlib.sha256(content).hexdigest()
+    new = {digest: path for digest, path in server.blobs().items() if digest not in before}
+    # Of the two wheels the one is the repaired one; the other is the compiler's.
+    wheels = {digest for digest, path in new.items() if path.read_bytes()[:2] == b"PK"}
+    (compiled,) = wheels - {repaired}
+    blob = new[repaired if stage == "repair" else compiled]
+    right = blob.read_bytes()
+    blob.write_bytes(right[:-1] + bytes([right[-1] ^ 1]))
+    # Another machine, which asks for what the cluster has, and one that has it done again.
+    for name in ("cached", "again"):
+        more = {"PANTS_LOCAL_STORE_DIR": str(tmp_path / name)}
+        if name == "again":
+            more["PANTS_REMOTE_CACHE_READ"] = "false"
+        run = _package(checkout, **more)
+        _is_right_or_none(server, checkout, run, content)
+    blob.write_bytes(right)
+    run = _package(checkout, PANTS_LOCAL_STORE_DIR=str(tmp_path / "mended"))
+    assert run.returncode == 0, "\n" + run.output
+    assert _wheel(checkout) == content
+
+
+def test_a_full_store_is_an_error(tmp_path: Path, checkout: Checkout) -> None:
+    with Cluster(tmp_path / "cluster", execution=True, disk="64k") as full:
+        full.add_worker("only", Arch="amd64", toolchain=AMD64)
+        store = {"PANTS_LOCAL_STORE_DIR": str(tmp_path / "store")}
+        store["PANTS_REMOTE_EXECUTION_OVERALL_DEADLINE_SECS"] = "30"
+        run = _package(checkout, **cluster.executing(full), **store)
+    assert run.returncode == 1, run.output
+    # What it could not store BuildGrid looks for all the same, or it never hands out the result.
+    errors = ("Disk Error: 28", "Too many failures from server", "remote execution timed out")
+    assert any(error in run.output for error in errors), run.output
     assert checkout.wheels() == []

@@ -329,7 +329,12 @@ class Worker:
         if not lease.payload.Unpack(digest):
             action = reapi.Action()
             lease.payload.Unpack(action)
-            digest = self._store.put(action.SerializeToString())
+            try:
+                digest = self._store.put(action.SerializeToString())
+            except OSError as error:
+                lease.state = bots_pb2.COMPLETED
+                lease.status.code, lease.status.message = INTERNAL, str(error)
+                return self._update(session)
         running = Running(self._store, self._name, self._root, self._path, digest)
         try:
             while not running.wait(HEARTBEAT_S):
