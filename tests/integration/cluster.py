@@ -24,13 +24,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cuda_wheels.sandbox.servers_testutil import on_small_disk
-from integration.checkout import link_shared
+from integration.checkout import Checkout, link_shared
+from integration.recipes import recipe
 
 LOCK = Path("3rdparty/python/remote.txt")
 DEPLOYMENT = Path("images/runner")
@@ -234,6 +235,19 @@ class Worker:
                 facts["arguments"] = tuple(facts["arguments"])
                 done.append(Work(worker=self.name, **facts))
         return done
+
+
+# The digests of the images that the workers of a checkout's rows say they run in.
+AMD64, ARM64 = "a" * 64, "b" * 64
+PINS = f"""
+BASE_PINS = pins({{}})
+IMAGE_PINS = pins(
+    {{
+        "amd64-cu130": "registry.example/amd64-cu130@sha256:{AMD64}",
+        "arm64-cu130": "registry.example/arm64-cu130@sha256:{ARM64}",
+    }}
+)
+"""
 
 
 SECRET = "what signs the tokens of a test, and nothing else"
@@ -502,11 +516,27 @@ def client(cluster: Cluster, subject: str, **signed: Any) -> dict[str, str]:
 
     `subject` and `signed` are those of `token`.
     """
-    file = cluster.root / f"token-{subject}"
-    file.write_text(token(subject, **signed))
+    text = token(subject, **signed)
+    # A forged one takes the place of no other.
+    file = cluster.root / f"token-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    file.write_text(text)
     return {
         "PANTS_CONFIG_FILES": "pants.remote.toml",
         "PANTS_REMOTE_STORE_ADDRESS": cluster.address,
         "PANTS_REMOTE_OAUTH_BEARER_TOKEN_PATH": str(file),
         **({"PANTS_REMOTE_CA_CERTS_PATH": str(cluster.certificate)} if cluster.tls else {}),
     }
+
+
+@contextlib.contextmanager
+def checkout(root: Path, cluster: Cluster) -> Iterator[Checkout]:
+    """A checkout below `root` with vecadd, whose rows the cluster's workers build; its caches are its own."""
+    env = {
+        **executing(cluster),
+        "PANTS_LOCAL_STORE_DIR": str(root / "store"),
+        "PANTS_NAMED_CACHES_DIR": str(root / "named"),
+    }
+    with Checkout(root / "checkout", env) as made:
+        made.write("images/pins.py", PINS)
+        made.add_fixture("vecadd", recipe("vecadd"))
+        yield made

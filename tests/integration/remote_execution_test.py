@@ -9,22 +9,12 @@ import pytest
 
 from integration import cluster
 from integration.checkout import Checkout, Run
-from integration.cluster import Cluster
+from integration.cluster import AMD64, ARM64, Cluster
 from integration.recipes import address, comment_patch, recipe
 
 LACKS = cluster.missing()
 pytestmark = pytest.mark.skipif(LACKS is not None, reason=str(LACKS))
 
-AMD64, ARM64 = "a" * 64, "b" * 64
-PINS = f"""
-BASE_PINS = pins({{}})
-IMAGE_PINS = pins(
-    {{
-        "amd64-cu130": "registry.example/amd64-cu130@sha256:{AMD64}",
-        "arm64-cu130": "registry.example/arm64-cu130@sha256:{ARM64}",
-    }}
-)
-"""
 ON_ARM64 = address("vecadd").replace("amd64", "arm64")
 STAGES = ["compile", "repair", "inspect_wheel"]
 
@@ -40,15 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory, server: Cluster) -> Iterator[Checkout]:
-    root = tmp_path_factory.mktemp("one")
-    env = {
-        **cluster.executing(server),
-        "PANTS_LOCAL_STORE_DIR": str(root / "store"),
-        "PANTS_NAMED_CACHES_DIR": str(root / "named"),
-    }
-    with Checkout(root / "checkout", env) as checkout:
-        checkout.write("images/pins.py", PINS)
-        checkout.add_fixture("vecadd", recipe("vecadd"))
+    with cluster.checkout(tmp_path_factory.mktemp("one"), server) as checkout:
         yield checkout
 
 

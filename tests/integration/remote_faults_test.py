@@ -15,9 +15,8 @@ import pytest
 
 from integration import cluster
 from integration.checkout import Checkout, Run
-from integration.cluster import READERS, WRITERS, Cluster, wait_for
-from integration.recipes import address, comment_patch, recipe
-from integration.remote_execution_test import AMD64, PINS
+from integration.cluster import AMD64, READERS, WRITERS, Cluster, wait_for
+from integration.recipes import address, comment_patch
 
 LACKS = cluster.missing()
 pytestmark = pytest.mark.skipif(LACKS is not None, reason=str(LACKS))
@@ -36,15 +35,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory, server: Cluster) -> Iterator[Checkout]:
-    root = tmp_path_factory.mktemp("one")
-    env = {
-        **cluster.executing(server),
-        "PANTS_LOCAL_STORE_DIR": str(root / "store"),
-        "PANTS_NAMED_CACHES_DIR": str(root / "named"),
-    }
-    with Checkout(root / "checkout", env) as checkout:
-        checkout.write("images/pins.py", PINS)
-        checkout.add_fixture("vecadd", recipe("vecadd"))
+    with cluster.checkout(tmp_path_factory.mktemp("one"), server) as checkout:
         yield checkout
 
 
