@@ -17,9 +17,8 @@ from pathlib import Path
 from benchmarks.comparison import package, report, scratch, seconds
 from integration import cluster
 from integration.checkout import Checkout
-from integration.cluster import READERS, WRITERS, Cluster
+from integration.cluster import AMD64, PINS, READERS, WRITERS, Cluster
 from integration.recipes import address, recipe
-from integration.remote_execution_test import AMD64, PINS
 
 HOUSE = f"""
 cuda_wheelhouse(
