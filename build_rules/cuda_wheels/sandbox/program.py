@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class ProgramError(Exception):
@@ -51,14 +55,21 @@ def run(main: Callable[[dict[str, Any]], None]) -> None:
         if not is_disk_full(error):
             raise
         _fail(
-            f"The disk is full: {error}. Free some space, or move Pants' sandboxes and caches with "
+            f"The disk is full: {_reason(error)}. Free some space, or move Pants' sandboxes and caches with "
             "[GLOBAL].local_execution_root_dir and [GLOBAL].named_caches_dir."
         )
 
 
 def is_disk_full(error: BaseException) -> bool:
     """Whether no space, or none of the user's quota, was left."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if isinstance(error, shutil.Error):
+        return any(os.strerror(code) in str(error) for code in _NO_SPACE)
+    return isinstance(error, OSError) and error.errno in _NO_SPACE
+
+
+def _reason(error: OSError) -> str:
+    # Of a tree that was copied, the first of its files: source, target and what was wrong.
+    return str(error.args[0][0][2]) if isinstance(error, shutil.Error) else str(error)
 
 
 def _fail(message: str) -> NoReturn:

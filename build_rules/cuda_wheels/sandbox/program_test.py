@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,10 @@ def test_the_program_gets_its_request(monkeypatch: pytest.MonkeyPatch, tmp_path:
     [
         (program.ProgramError("Do this instead."), "Do this instead."),
         (OSError(errno.ENOSPC, "No space left on device", "/x"), "The disk is full"),
+        (
+            shutil.Error([("/a", "/b", str(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))]),
+            "The disk is full: [Errno 28] No space left on device. Free",
+        ),
         (OSError(errno.EDQUOT, "Disk quota exceeded"), "The disk is full"),
     ],
 )
