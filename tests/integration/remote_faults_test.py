@@ -217,9 +217,12 @@ def test_a_corrupted_blob_never_becomes_a_wheel(
 def test_a_full_store_is_an_error(tmp_path: Path, checkout: Checkout) -> None:
     with Cluster(tmp_path / "cluster", execution=True, disk="64k") as full:
         full.add_worker("only", Arch="amd64", toolchain=AMD64)
-        store = {"PANTS_LOCAL_STORE_DIR": str(tmp_path / "store")}
-        store["PANTS_REMOTE_EXECUTION_OVERALL_DEADLINE_SECS"] = "30"
-        run = _package(checkout, **cluster.executing(full), **store)
+        run = _package(
+            checkout,
+            **cluster.executing(full),
+            PANTS_LOCAL_STORE_DIR=str(tmp_path / "store"),
+            PANTS_REMOTE_EXECUTION_OVERALL_DEADLINE_SECS="30",
+        )
     assert run.returncode == 1, run.output
     # What it could not store BuildGrid looks for all the same, or it never hands out the result.
     errors = ("Disk Error: 28", "Too many failures from server", "remote execution timed out")

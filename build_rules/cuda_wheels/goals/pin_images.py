@@ -108,15 +108,21 @@ async def pin_bases(request: BasesRequest, docker: DockerEnvironment) -> Found:
 
 @dataclass(frozen=True)
 class PinRequest:
-    """A name of `images/pins.py`, whose image is looked for with this program's request."""
+    """A name of `images/pins.py`, whose image is looked for with this program's request.
+
+    Where there are `problems` nothing is looked for.
+    """
 
     address: Address
     request: FrozenDict[str, Any]
+    problems: tuple[str, ...]
     digest: Digest = EMPTY_DIGEST
 
 
 @rule
 async def pin(request: PinRequest, docker: DockerEnvironment) -> Found:
+    if request.problems:
+        return Found(problems=request.problems)
     description = f"Look for {request.address}"
     result = await Get(
         FallibleProcessResult,
@@ -140,17 +146,15 @@ class PinImageRequest:
 @rule
 async def pin_image(request: PinImageRequest, options: CudaImagesSubsystem) -> Found:
     fields = request.field_set
-    to = fields.publish_to.value or options.publish_to
+    to = None if request.local else fields.place(options)
     context = await Get(ImageContext, ImageContextRequest(fields))
     problems = [f"{fields.address}: {problem}" for problem in context.problems]
-    if not (request.local or to):
+    if to == "":
         problems.append(
             f"{_nowhere(fields.address)}, or pin the image of this machine with `--local`."
         )
-    if problems:
-        return Found(problems=tuple(problems))
-    where = FrozenDict({**context.request, "to": None if request.local else to})
-    return await Get(Found, PinRequest(fields.address, where, context.digest))
+    where = FrozenDict({**context.request, "to": to})
+    return await Get(Found, PinRequest(fields.address, where, tuple(problems), context.digest))
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,7 @@ class PinIndexRequest:
 @rule
 async def pin_index(request: PinIndexRequest, options: CudaImagesSubsystem) -> Found:
     fields = request.field_set
-    to = fields.publish_to.value or options.publish_to
+    to = fields.place(options)
     index = await Get(ImageIndex, ImageIndexRequest(fields))
     problems = [f"{fields.address}: {problem}" for problem in index.problems]
     if request.local:
@@ -173,9 +177,8 @@ async def pin_index(request: PinIndexRequest, options: CudaImagesSubsystem) -> F
         )
     elif not to:
         problems.append(f"{_nowhere(fields.address)}.")
-    if problems:
-        return Found(problems=tuple(problems))
-    return await Get(Found, PinRequest(fields.address, FrozenDict({"name": index.name, "to": to})))
+    where = FrozenDict({"name": index.name, "to": to})
+    return await Get(Found, PinRequest(fields.address, where, tuple(problems)))
 
 
 def _nowhere(address: Address) -> str:

@@ -14,6 +14,7 @@ from pants.core.goals.publish import (
 from pants.engine.fs import Digest, MergeDigests
 from pants.engine.process import InteractiveProcess, Process
 from pants.engine.rules import Get, collect_rules, rule
+from pants.engine.target import Field
 
 from cuda_wheels.rules.programs import ProgramProcess
 from cuda_wheels.rules.toolchain import Host
@@ -22,7 +23,6 @@ from cuda_wheels.target_types import (
     ImageBakedLocksField,
     ImagePublishToField,
     IndexedImagesField,
-    IndexPublishToField,
 )
 
 
@@ -35,26 +35,21 @@ class PublishImageFieldSet(PublishFieldSet):
     """The field of a `toolchain_image` that says where it goes."""
 
     publish_request_type = PublishImageRequest
-    required_fields = (ImageBakedLocksField, ImagePublishToField)
+    required_fields: ClassVar[tuple[type[Field], ...]] = (ImageBakedLocksField, ImagePublishToField)
 
-    # The program that publishes, and what its request calls the file that `package` wrote.
+    # The program that publishes what `package` described.
     program: ClassVar[str] = "image_publish"
-    file: ClassVar[str] = "image"
 
     publish_to: ImagePublishToField
 
 
 @dataclass(frozen=True)
-class PublishIndexFieldSet(PublishFieldSet):
+class PublishIndexFieldSet(PublishImageFieldSet):
     """The field of a `toolchain_image_index` that says where it goes."""
 
-    publish_request_type = PublishImageRequest
-    required_fields = (IndexedImagesField, IndexPublishToField)
+    required_fields = (IndexedImagesField, ImagePublishToField)
 
     program: ClassVar[str] = "image_index"
-    file: ClassVar[str] = "index"
-
-    publish_to: IndexPublishToField
 
 
 @rule
@@ -62,7 +57,7 @@ async def publish_image(
     request: PublishImageRequest, options: CudaImagesSubsystem, docker: DockerEnvironment
 ) -> PublishProcesses:
     fields = request.field_set
-    assert isinstance(fields, (PublishImageFieldSet, PublishIndexFieldSet))
+    assert isinstance(fields, PublishImageFieldSet)
     (path,) = (
         artifact.relpath
         for package in request.packages
@@ -81,7 +76,7 @@ async def publish_image(
         ProgramProcess,
         ProgramProcess.create(
             fields.program,
-            {fields.file: path, "to": to, "dry_run": options.dry_run},
+            {"package": path, "to": to, "dry_run": options.dry_run},
             description=f"Publish {fields.address}",
             locks=IMAGE_LOCKS,
             input_digest=files,

@@ -21,13 +21,14 @@ from pants.util.frozendict import FrozenDict
 
 from cuda_wheels import image_pins
 from cuda_wheels.rules.addresses import NamedTargets, NamedTargetsRequest
-from cuda_wheels.rules.toolchain_image import LOCAL_REPOSITORY, ToolchainImageFieldSet
-from cuda_wheels.target_checks import output_path_problems
-from cuda_wheels.target_types import (
-    IndexedImagesField,
-    IndexOutputPathField,
-    IndexPublishToField,
+from cuda_wheels.rules.toolchain_image import (
+    LOCAL_REPOSITORY,
+    PublishedFieldSet,
+    ToolchainImageFieldSet,
+    json_bytes,
 )
+from cuda_wheels.target_checks import output_path_problems
+from cuda_wheels.target_types import IndexedImagesField
 
 _PUBLISHED = re.compile(r"[^@\s]+/[^@\s]+@sha256:[0-9a-f]{64}")
 _TAG_LENGTH = 16
@@ -38,24 +39,12 @@ class ImageIndexError(Exception):
 
 
 @dataclass(frozen=True)
-class ImageIndexFieldSet(PackageFieldSet):
+class ImageIndexFieldSet(PublishedFieldSet):
     """The fields of a `toolchain_image_index` target."""
 
     required_fields = (IndexedImagesField,)
 
     images: IndexedImagesField
-    publish_to: IndexPublishToField
-    output_path: IndexOutputPathField
-
-    @property
-    def name(self) -> str:
-        """What the index is called in a registry, and in `images/pins.py`."""
-        return self.address.target_name
-
-    @property
-    def path(self) -> str:
-        """The file below `--distdir` that says what the index is over."""
-        return self.output_path.value or f"images/{self.name}.json"
 
 
 @dataclass(frozen=True)
@@ -88,13 +77,15 @@ class ImageIndex:
 
 
 def index_problems(
-    named: Iterable[Target], images: Iterable[ToolchainImageFieldSet], pins: Mapping[str, str]
+    images: Iterable[ToolchainImageFieldSet], others: Iterable[Target], pins: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Every reason why there can be no index over what a target names, each with what to do."""
+    """Every reason why there can be no index over what a target names, each with what to do.
+
+    `others` are those of the named that are no images.
+    """
     found = [
         f"`images` names {target.address}, which is a `{target.alias}`, not a `toolchain_image`."
-        for target in named
-        if not ToolchainImageFieldSet.is_applicable(target)
+        for target in others
     ]
     addresses: dict[str, list[str]] = {}
     for image in images:
@@ -127,14 +118,12 @@ def index_problems(
 async def image_index(request: ImageIndexRequest, pins: image_pins.Pins) -> ImageIndex:
     fields = request.field_set
     named = await Get(NamedTargets, NamedTargetsRequest, NamedTargetsRequest.of(fields.images))
-    images = [
-        ToolchainImageFieldSet.create(target)
-        for target in named.targets
-        if ToolchainImageFieldSet.is_applicable(target)
-    ]
+    is_image = ToolchainImageFieldSet.is_applicable
+    images = [ToolchainImageFieldSet.create(one) for one in named.targets if is_image(one)]
+    others = [one for one in named.targets if not is_image(one)]
     problems = (
         *named.problems,
-        *index_problems(named.targets, images, pins.images),
+        *index_problems(images, others, pins.images),
         *output_path_problems(fields.output_path),
     )
     if problems:
@@ -149,8 +138,7 @@ async def image_index(request: ImageIndexRequest, pins: image_pins.Pins) -> Imag
 async def package_index(fields: ImageIndexFieldSet) -> BuiltPackage:
     index = await Get(ImageIndex, ImageIndexRequest(fields))
     index.require_sound()
-    document = {"name": index.name, "images": dict(index.images)}
-    content = (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()
+    content = json_bytes({"name": index.name, "images": dict(index.images)})
     written = await Get(Digest, CreateDigest([FileContent(fields.path, content)]))
     lines = (f"{index.name}, not published yet", *index.images.values())
     return BuiltPackage(written, (BuiltPackageArtifact(fields.path, extra_log_lines=lines),))

@@ -126,7 +126,29 @@ class CudaImagesSubsystem(Subsystem):
 
 
 @dataclass(frozen=True)
-class ToolchainImageFieldSet(PackageFieldSet):
+class PublishedFieldSet(PackageFieldSet):
+    """The fields of what has a name in a registry: an image, or an index over images."""
+
+    publish_to: ImagePublishToField
+    output_path: ImageOutputPathField
+
+    @property
+    def name(self) -> str:
+        """What it is called in a registry, and in `images/pins.py`."""
+        return self.address.target_name
+
+    @property
+    def path(self) -> str:
+        """The file below `--distdir` that says what it is."""
+        return self.output_path.value or f"images/{self.name}.json"
+
+    def place(self, options: CudaImagesSubsystem) -> str:
+        """The place in a registry that it is published to; empty where none is named."""
+        return self.publish_to.value or options.publish_to
+
+
+@dataclass(frozen=True)
+class ToolchainImageFieldSet(PublishedFieldSet):
     """The fields of a `toolchain_image` target."""
 
     required_fields = (ImageSystemField, ImageBakedLocksField)
@@ -138,23 +160,11 @@ class ToolchainImageFieldSet(PackageFieldSet):
     cuda_home: ImageCudaHomeField
     libraries: ImageLibrariesField
     baked_locks: ImageBakedLocksField
-    publish_to: ImagePublishToField
-    output_path: ImageOutputPathField
-
-    @property
-    def name(self) -> str:
-        """What the image is called in a registry, and in `images/pins.py`."""
-        return self.address.target_name
 
     @property
     def repository(self) -> str:
         """The name of the image on this machine, without its tag."""
         return f"{LOCAL_REPOSITORY}/{self.name}"
-
-    @property
-    def path(self) -> str:
-        """The file below `--distdir` that says what was built."""
-        return self.output_path.value or f"images/{self.name}.json"
 
     @property
     def published_base(self) -> str | None:
@@ -245,14 +255,15 @@ def context_files(
     versions = pins_of(locks[_BOOTSTRAP_LOCK].decode())
     return {
         "Dockerfile": render(image, versions, site_ca=site_ca).encode(),
-        OUT: _json(image.description("")),
-        "bake/request.json": _json(bake_request(image.baked_locks)),
+        OUT: json_bytes(image.description("")),
+        "bake/request.json": json_bytes(bake_request(image.baked_locks)),
         **{f"bake/{path}": content for path, content in locks.items()},
         **{f"bake/{path}": content for path, content in programs.items()},
     }
 
 
-def _json(document: Mapping[str, Any]) -> bytes:
+def json_bytes(document: Mapping[str, Any]) -> bytes:
+    """A document as it is written: equal for equal ones."""
     return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()
 
 

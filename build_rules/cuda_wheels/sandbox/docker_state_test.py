@@ -7,11 +7,14 @@ import os
 import socket
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cuda_wheels.sandbox import daemon, docker_state
 from cuda_wheels.sandbox.docker_testutil import LABEL, docker_client
+
+client = docker_client  # a fixture
 
 
 def _state(address: str) -> docker_state.Facts:
@@ -45,19 +48,18 @@ def test_who_answers_and_is_no_daemon(tmp_path: Path, monkeypatch: pytest.Monkey
         assert _state(f"unix://{tmp_path}/s")["fault"] == "other"
 
 
-def test_toolchain_images_with_and_without_a_name() -> None:
+def test_toolchain_images_with_and_without_a_name(client: Any) -> None:
     labels = f"{docker_state.LABEL}=cpu {LABEL}"
-    with docker_client() as client:
 
-        def build(number: int, **options: str) -> str:
-            file = io.BytesIO(f"FROM scratch\nLABEL {labels} number={number}\n".encode())
-            image, _ = client.images.build(fileobj=file, rm=True, **options)
-            return str(image.id)
+    def build(number: int, **options: str) -> str:
+        file = io.BytesIO(f"FROM scratch\nLABEL {labels} number={number}\n".encode())
+        image, _ = client.images.build(fileobj=file, rm=True, **options)
+        return str(image.id)
 
-        name = f"cuda-wheels-test/name:{LABEL.rpartition('=')[2]}"
-        ids = build(1), build(2, tag=name)
-        found = {one["id"]: one["names"] for one in docker_state.own_images(client)}
-        assert [found[id] for id in ids] == [[], [name]]
+    name = f"cuda-wheels-test/name:{LABEL.rpartition('=')[2]}"
+    ids = build(1), build(2, tag=name)
+    found = {one["id"]: one["names"] for one in docker_state.own_images(client)}
+    assert [found[id] for id in ids] == [[], [name]]
 
 
 def test_pants_daemons_by_their_own_names(tmp_path: Path) -> None:

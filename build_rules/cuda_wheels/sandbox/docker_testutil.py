@@ -53,7 +53,7 @@ def answering_daemon() -> Any:
     return client
 
 
-@contextlib.contextmanager
+@pytest.fixture
 def docker_client() -> Iterator[Any]:
     """A client of this machine's daemon, which takes the images with LABEL away at the end."""
     client = answering_daemon()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +10,10 @@ import pytest
 
 from cuda_wheels.sandbox import daemon, image_build, image_pin, image_publish
 from cuda_wheels.sandbox.docker_testutil import LABEL, docker_client, told
-from cuda_wheels.sandbox.servers_testutil import Server, oci_registry
+from cuda_wheels.sandbox.servers_testutil import Server, oci_registry, open_registry
 
-
-@pytest.fixture
-def client() -> Iterator[Any]:
-    with docker_client() as client:
-        yield client
-
-
-@pytest.fixture
-def registry(tmp_path: Path) -> Iterator[Server]:
-    with oci_registry(tmp_path / "server") as server:
-        yield server
+client = docker_client  # a fixture
+registry = open_registry  # a fixture
 
 
 def context(folder: Path, dockerfile: str = "") -> Path:

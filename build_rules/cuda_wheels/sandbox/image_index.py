@@ -1,6 +1,6 @@
 """Writes an image index to a registry: one name for the published images of several architectures.
 
-Request: `cache`, `bootstrap_lock`, `image_lock`, `index` (a file with `name`, and `images`:
+Request: `cache`, `bootstrap_lock`, `image_lock`, `package` (a file with `name`, and `images`:
 architecture -> `registry.example/team/amd64-cu130@sha256:...`), `to` (`registry.example/team`),
 `dry_run`. The Docker client writes it (`docker manifest`): the images have to be in the same
 registry, and it takes the passwords of `docker login`.
@@ -19,8 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cuda_wheels.sandbox import daemon, environment, program
-from cuda_wheels.sandbox.image_publish import published_name
+from cuda_wheels.sandbox import daemon, image_publish, program
 from cuda_wheels.sandbox.program import ProgramError
 
 CLIENT = "docker"
@@ -28,17 +27,12 @@ CLIENT = "docker"
 
 def main(request: dict[str, Any]) -> None:
     """Write the index, and say in a line what became of it."""
-    program.require(request, "cache", "bootstrap_lock", "image_lock", "index", "to")
-    environment.reexec_in_tools(
-        Path(request["cache"]), Path(request["bootstrap_lock"]), Path(request["image_lock"])
-    )
-    index = json.loads(Path(request["index"]).read_text(encoding="utf-8"))
-    print(publish(index, request["to"], dry_run=bool(request.get("dry_run"))))
+    image_publish.run(request, publish)
 
 
 def publish(index: Mapping[str, Any], to: str, *, dry_run: bool) -> str:
     """Write the index as `rules/image_index.py` describes it; returns a sentence about it."""
-    name, images = published_name(index["name"], to), index["images"]
+    name, images = image_publish.published_name(index["name"], to), index["images"]
     _require_one_registry(name, images)
     if dry_run:
         return f"{name} would be written over {', '.join(images.values())}."

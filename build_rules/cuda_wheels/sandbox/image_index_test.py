@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +10,12 @@ import pytest
 
 from cuda_wheels.sandbox import image_build, image_index, image_pin
 from cuda_wheels.sandbox.docker_testutil import LABEL, docker_client, told
-from cuda_wheels.sandbox.servers_testutil import Server, oci_registry
+from cuda_wheels.sandbox.servers_testutil import Server, oci_registry, open_registry
 
 ARCHES = ("amd64", "arm64")
 NAME = "cuda-wheels/cu130:0123456789abcdef"
-
-
-@pytest.fixture
-def client() -> Iterator[Any]:
-    with docker_client() as client:
-        yield client
-
-
-@pytest.fixture
-def registry(tmp_path: Path) -> Iterator[Server]:
-    with oci_registry(tmp_path / "server") as server:
-        yield server
+client = docker_client  # a fixture
+registry = open_registry  # a fixture
 
 
 def place(server: Server) -> str:

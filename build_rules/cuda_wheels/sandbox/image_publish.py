@@ -1,6 +1,6 @@
 """Pushes a toolchain image to a registry, under the tag that stands for what it is made of.
 
-Request: `cache`, `bootstrap_lock`, `image_lock`, `image` (the file that `image_build` wrote), `to`
+Request: `cache`, `bootstrap_lock`, `image_lock`, `package` (the file that `image_build` wrote), `to`
 (`registry.example/team`), `dry_run`. Who is logged in is the business of the Docker client.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from cuda_wheels.sandbox import daemon, environment, program
 from cuda_wheels.sandbox.image_build import find
@@ -17,11 +17,22 @@ from cuda_wheels.sandbox.program import ProgramError
 
 def main(request: dict[str, Any]) -> None:
     """Push, and say in a line what became of it."""
-    program.require(request, "cache", "bootstrap_lock", "image_lock", "image", "to")
+    run(request, publish)
+
+
+class Publish(Protocol):
+    """Publishes what a file of `package` describes, and returns a sentence about it."""
+
+    def __call__(self, facts: dict[str, Any], to: str, /, *, dry_run: bool) -> str: ...
+
+
+def run(request: dict[str, Any], publish: Publish) -> None:
+    """Publish what the request names, and print what became of it; raises ProgramError."""
+    program.require(request, "cache", "bootstrap_lock", "image_lock", "package", "to")
     environment.reexec_in_tools(
         Path(request["cache"]), Path(request["bootstrap_lock"]), Path(request["image_lock"])
     )
-    facts = json.loads(Path(request["image"]).read_text(encoding="utf-8"))
+    facts = json.loads(Path(request["package"]).read_text(encoding="utf-8"))
     print(publish(facts, request["to"], dry_run=bool(request.get("dry_run"))))
 
 

@@ -63,12 +63,17 @@ Facts = dict[str, Any]
 
 def _output(*argv: str) -> str | None:
     """The stripped stdout of a command, or None if it cannot run, fails or hangs."""
+    done = _run(*argv)
+    return done.stdout.strip() if done is not None and done.returncode == 0 else None
+
+
+def _run(*argv: str) -> subprocess.CompletedProcess[str] | None:
+    """A command and what it printed, or None if it cannot run or hangs."""
     try:
-        done = subprocess.run(
+        return subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            capture_output=True,
             text=True,
             errors="replace",
             timeout=COMMAND_TIMEOUT_S,
@@ -77,7 +82,6 @@ def _output(*argv: str) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def image_facts(path: Path = IMAGE_FILE) -> Facts | None:
@@ -216,21 +220,9 @@ def cxx_facts(command: str, hashes: FileHashes) -> Facts | None:
 
 
 def _links_cxx(driver: str) -> bool:
-    try:
-        done = subprocess.run(
-            [driver, "-###", "-shared", "-x", "c++", os.devnull, "-o", os.devnull],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            timeout=COMMAND_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return True
+    done = _run(driver, "-###", "-shared", "-x", "c++", os.devnull, "-o", os.devnull)
     # What tells nothing of linking is judged by its work.
-    return "-lstdc++" in done.stderr or "collect2" not in done.stderr
+    return done is None or "-lstdc++" in done.stderr or "collect2" not in done.stderr
 
 
 def git_facts() -> Facts | None:

@@ -17,19 +17,14 @@ from cuda_wheels.sandbox import publish_oci
 from cuda_wheels.sandbox.credentials import Credentials
 from cuda_wheels.sandbox.program import ProgramError
 from cuda_wheels.sandbox.publish_oci import Repository
-from cuda_wheels.sandbox.servers_testutil import PASSWORD, USER, Server, oci_registry
+from cuda_wheels.sandbox.servers_testutil import PASSWORD, USER, Server, oci_registry, open_registry
 from cuda_wheels.sandbox.wheel_testutil import refusal_of
 
 NOBODY = Credentials()
 ROW = "linux-amd64/cu130/torch2.11.0-cp312"
 TAG = "linux-amd64-cu130-torch2.11.0-cp312-2026.11.30"
 WHEEL = "spconv-2.3.8+cu130.torch2.11.0-cp312-cp312-manylinux_2_28_x86_64.whl"
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    with oci_registry(tmp_path / "server") as server:
-        yield server
+server = open_registry  # a fixture
 
 
 def repository(server: Server, scratch: Path, known: Credentials = NOBODY) -> Repository:

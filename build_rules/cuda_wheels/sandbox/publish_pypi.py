@@ -31,7 +31,7 @@ from cuda_wheels.audit.release_wheel import (
     release_version,
     row_of,
 )
-from cuda_wheels.audit.wheelhouse import MANIFEST, REQUIREMENTS, SUMS, load, pins_of, sha256
+from cuda_wheels.audit.wheelhouse import MANIFEST, REQUIREMENTS, SUMS, load, sha256
 from cuda_wheels.sandbox import credentials, environment, program, publish_client, source_wheel
 from cuda_wheels.sandbox.credentials import Credentials
 from cuda_wheels.sandbox.program import ProgramError
@@ -42,6 +42,7 @@ from cuda_wheels.sandbox.release import (
     require_honest,
     stamp,
 )
+from cuda_wheels.tables.names import pins_of
 from cuda_wheels.tables.publish_addresses import TWINE
 
 TIMEOUT_S = 60

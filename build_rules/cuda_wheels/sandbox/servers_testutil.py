@@ -114,6 +114,13 @@ def oci_registry(
         yield Server(f"http://127.0.0.1:{port}", files, folder / "log")
 
 
+@pytest.fixture
+def open_registry(tmp_path: Path) -> Iterator[Server]:
+    """A registry that wants no password."""
+    with oci_registry(tmp_path / "server") as server:
+        yield server
+
+
 @dataclass(frozen=True)
 class TokenServer:
     """What gives out tokens for a registry that trusts its certificate, for USER and PASSWORD."""
